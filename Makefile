@@ -1,0 +1,36 @@
+# gravel's one door: every target does the set-up it needs. CMake and ninja do the work in build/.
+BUILD ?= build
+CMAKE_FLAGS ?=
+.DEFAULT_GOAL := build
+.PHONY: deps build demo test twins bench gpu-test install clean check-format
+
+deps:
+	@sh cmake/deps.sh $(BUILD)
+
+build: deps
+	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS) > $(BUILD)/configure.log 2>&1 || { cat $(BUILD)/configure.log; exit 1; }
+	@cmake --build $(BUILD)
+
+demo: build
+	@sh tests/demo.sh $(BUILD)
+
+test: build
+	@sh tests/run.sh $(BUILD)
+
+twins: build
+	@sh twins/run.sh $(BUILD)
+
+bench: build
+	@sh bench/run.sh $(BUILD)
+
+gpu-test:
+	@sh tests/gpu/run.sh $(BUILD)
+
+install: build
+	@cmake --install $(BUILD)
+
+check-format:
+	@git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
+
+clean:
+	rm -rf $(BUILD)

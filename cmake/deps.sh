@@ -1,0 +1,41 @@
+#!/bin/sh
+# Installs what the build needs and is missing: Debian packages by apt, and from PyPI the CUDA headers, nvcc and the
+# Sanitizer API's headers where no toolkit is installed. Prints nothing when all is there.
+set -eu
+build=${1:-build}
+mkdir -p "$build"
+
+packages="cmake ninja-build gcc g++ libc6-dev pkg-config libzstd-dev libjansson-dev libdw-dev libelf-dev zlib1g-dev
+libbz2-dev liblzma-dev libcmocka-dev libcbor-dev python3 clang libclang-rt-14-dev clang-format clang-tidy git"
+missing=
+for package in $packages; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $package"
+done
+if [ -n "$missing" ]; then
+    if [ "$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi
+    echo "deps: installing$missing"
+    $sudo apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $missing > "$build/apt.log" 2>&1 ||
+        { tail -20 "$build/apt.log"; echo "deps: apt-get failed; the log is $build/apt.log" >&2; exit 1; }
+fi
+
+# CUDA parts: a toolkit in CUDA_HOME or /usr/local/cuda wins; what it lacks comes from PyPI.
+cuda=build/deps/cuda
+have() { for home in "${CUDA_HOME:-}" /usr/local/cuda "$cuda/nvidia/cu13"; do
+    [ -n "$home" ] && [ -e "$home/$1" ] && return 0; done; return 1; }
+wheels=
+have include/cuda.h || wheels="$wheels nvidia-cuda-runtime==13.0.*"
+have bin/nvcc || wheels="$wheels nvidia-cuda-nvcc==13.0.* nvidia-nvvm==13.0.* nvidia-cuda-crt==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-cccl==13.0.*"
+have include/sanitizer_patching.h || have compute-sanitizer/include/sanitizer_patching.h ||
+    wheels="$wheels nvidia-cuda-sanitizer-api==13.0.85"
+if [ -n "$wheels" ]; then
+    echo "deps: fetching from PyPI:$wheels"
+    if ! python3 -m pip --version > /dev/null 2>&1; then
+        if [ "$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi
+        $sudo apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends python3-pip > "$build/apt.log" 2>&1
+    fi
+    python3 -m pip install --quiet --no-deps --disable-pip-version-check --root-user-action=ignore \
+        --target "$cuda" $wheels > "$build/pip.log" 2>&1 ||
+        { tail -5 "$build/pip.log"; echo "deps: pip failed; set CUDA_HOME to an installed toolkit instead" >&2; exit 1; }
+fi

@@ -1,0 +1,31 @@
+// What the software driver offers beyond the driver API: how gravel's recorder asks which bytes a kernel touched,
+// and how a test chooses a schedule. Found by dlsym on the loaded libcuda.so.1; a real driver has no such symbol.
+#ifndef GRAVEL_SOFT_H
+#define GRAVEL_SOFT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define GRAVEL_SOFT_API_SYMBOL "gravelSoftApi"
+enum { GRAVEL_SOFT_API_VERSION = 1 };
+
+enum gravel_soft_access_kind { GRAVEL_SOFT_READ = 0, GRAVEL_SOFT_WRITE = 1, GRAVEL_SOFT_ATOMIC = 2 };
+
+// Called once for each maximal range, ascending within a kind, [start, end).
+typedef void (*gravel_soft_range_callback)(void *user, enum gravel_soft_access_kind kind, uint64_t start, uint64_t end);
+
+typedef struct gravel_soft_api {
+    uint32_t version; // GRAVEL_SOFT_API_VERSION
+
+    // From now on the kernels launched by the calling thread are recorded, until access_end. Nothing is recorded
+    // for other threads' launches. Returns 0, or -1 when memory is out or recording is already on.
+    int (*access_begin)(void);
+
+    // Ends recording, after the recorded work was synchronised, and reports what was touched; empties the record.
+    // Returns 0; 1 when the set is not whole (the table was full); -1 when recording was not on.
+    int (*access_end)(gravel_soft_range_callback callback, void *user);
+} gravel_soft_api;
+
+typedef const gravel_soft_api *(*gravel_soft_api_function)(void);
+
+#endif

@@ -1,0 +1,54 @@
+// The detectors, one file each, listed in one table in detect.c.
+#ifndef GV_DETECT_DETECT_H
+#define GV_DETECT_DETECT_H
+
+#include "base/error.h"
+#include "detect/finding.h"
+
+typedef gv_status (*gv_detector_run)(const gv_trace *trace, gv_findings *findings, gv_error *error);
+
+typedef struct gv_detector {
+    const char *name;    // "race"
+    const char *summary; // one line for --help and docs
+    gv_detector_run run;
+} gv_detector;
+
+// The table and its length.
+const gv_detector *gv_detectors(size_t *count);
+
+// Runs every detector over one trace, appending to `findings`. Order of findings: by graph id, races before
+// incompletenesses, races by bytes falling; the same trace always gives the same order.
+gv_status gv_detect(const gv_trace *trace, gv_findings *findings, gv_error *error);
+
+// ---- The detectors ----
+gv_status gv_detect_race(const gv_trace *trace, gv_findings *findings, gv_error *error);
+gv_status gv_detect_incomplete(const gv_trace *trace, gv_findings *findings, gv_error *error);
+
+// The race detector on one graph, for benchmarks and tests that build their own input. `reads`, `writes` and
+// `atomics` have one set a node; any may be NULL. `undecided` receives the pairs ordered by programmatic edges
+// only (how many and one example); it may be NULL.
+typedef struct gv_race_input {
+    size_t node_count;
+    const gv_edge *edges;
+    size_t edge_count;
+    const gv_range_set *reads, *writes, *atomics;
+    const enum gv_access_precision *precision; // NULL: all exact
+    const uint64_t *made;                      // order in which the nodes were made; NULL: by index
+} gv_race_input;
+
+typedef struct gv_race_undecided {
+    size_t pairs;
+    uint32_t first, second; // an example
+} gv_race_undecided;
+
+typedef struct gv_race_group {
+    gv_race_pair *pairs;
+    size_t pair_count;
+    uint32_t edge_from, edge_to;
+} gv_race_group;
+
+gv_status gv_race_find(const gv_race_input *input, gv_race_group **groups, size_t *group_count,
+                       gv_race_undecided *undecided, gv_error *error);
+void gv_race_groups_free(gv_race_group *groups, size_t group_count);
+
+#endif

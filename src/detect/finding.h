@@ -1,0 +1,78 @@
+// Findings: what detectors produce and reports print. docs/findings.md documents ids and the JSON form.
+#ifndef GV_DETECT_FINDING_H
+#define GV_DETECT_FINDING_H
+
+#include "access/range_set.h"
+#include "trace/trace.h"
+
+enum gv_finding_id {
+    GV_FINDING_RACE_RAW,   // "race-raw"
+    GV_FINDING_RACE_WAR,   // "race-war"
+    GV_FINDING_RACE_WAW,   // "race-waw"
+    GV_FINDING_INCOMPLETE, // "incomplete"
+};
+const char *gv_finding_id_name(enum gv_finding_id id);
+
+enum gv_confidence { GV_CERTAIN, GV_LIKELY, GV_POSSIBLE };
+const char *gv_confidence_name(enum gv_confidence confidence);
+
+// Why a graph or a pair of nodes could not be decided: the properties of an incomplete finding.
+enum gv_incomplete_kind {
+    GV_INCOMPLETE_NODE,         // accesses of a node could not all be seen; reason says why
+    GV_INCOMPLETE_GRAPH,        // the launch was not recorded, or not to its end
+    GV_INCOMPLETE_PROGRAMMATIC, // conflicting pairs that only a programmatic edge orders
+    GV_INCOMPLETE_TRACE,        // the trace is cut or damaged
+    GV_INCOMPLETE_NEVER_ARMED,  // a graph was launched but none of its launches was recorded
+};
+
+// One side of a race.
+typedef struct gv_side {
+    uint32_t node;  // index in the graph
+    bool writes, reads, atomic; // what it does on the conflicting bytes
+    enum gv_access_precision precision;
+} gv_side;
+
+// Two nodes that touch the same bytes without order between them. `first` was made first (node.order, else index).
+typedef struct gv_race_pair {
+    gv_side first, second;
+    enum gv_finding_id id;   // by what the two do: first writes and second reads is RAW, and so on; when several
+                             // apply, the one with the most bytes, ties RAW, WAW, WAR
+    gv_range_set ranges;     // all conflicting bytes
+    uint64_t bytes;          // how many they are
+    uint64_t raw_bytes, war_bytes, waw_bytes;
+} gv_race_pair;
+
+// All pairs that one missing order explains: adding the edge `from` -> `to` would order every one of them.
+typedef struct gv_finding {
+    enum gv_finding_id id;
+    enum gv_confidence confidence;
+    const gv_trace *trace;
+    uint64_t graph;          // snapshot id
+    uint64_t launch;         // sequence number of the armed launch; 0: none
+    // races
+    gv_race_pair *pairs;     // pairs[0] is the one nearest the missing edge; then by bytes, falling
+    size_t pair_count;
+    uint32_t edge_from, edge_to;
+    uint64_t allocation;     // id of the allocation the leading pair's first range lies in; 0: none known
+    // incompletenesses
+    enum gv_incomplete_kind incomplete;
+    uint64_t node;           // index + 1; 0: the graph as a whole
+    size_t affected;         // how many nodes, pairs or launches this one stands for
+    char *reason;            // owned; NULL for races
+    bool suppressed;         // matched by a suppression
+} gv_finding;
+
+typedef struct gv_findings {
+    gv_finding *items;
+    size_t count, capacity;
+} gv_findings;
+
+void gv_findings_free(gv_findings *findings);
+
+// Appends an empty finding and returns it, or NULL when memory is out.
+gv_finding *gv_findings_add(gv_findings *findings);
+
+// Races among them that are not suppressed (incompletenesses are not counted).
+size_t gv_findings_races(const gv_findings *findings);
+
+#endif

@@ -1,0 +1,384 @@
+// The record types of a trace file: one table from which the structs, the writer's encoders and the reader's
+// decoders are generated. docs/trace-format.md describes the file for a reader outside this project.
+//
+// A record is the CBOR array [type, {key: value, ...}] with unsigned integer keys. A field whose value is zero or
+// empty is left out; an unknown key and an unknown type are skipped, so that a reader of the same major version
+// reads what a later minor version wrote.
+#ifndef GV_TRACE_RECORD_H
+#define GV_TRACE_RECORD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { GV_TRACE_MAJOR = 1, GV_TRACE_MINOR = 0 };
+
+// Text inside the decoded frame, not NUL-terminated; valid as long as the buffer it points into.
+typedef struct gv_text {
+    const char *data;
+    size_t length;
+} gv_text;
+
+// Bytes inside the decoded frame; valid as long as the buffer they point into.
+typedef struct gv_bytes {
+    const uint8_t *data;
+    size_t length;
+} gv_bytes;
+
+// An array of unsigned integers. In the file a byte string of LEB128 numbers; the reader owns the decoded array.
+typedef struct gv_numbers {
+    const uint64_t *items;
+    size_t count;
+} gv_numbers;
+
+// ---- The table ----------------------------------------------------------------------------------------------
+// GV_RECORDS(RECORD): RECORD(type number, name, field list macro).
+// Field lists: FIELD(key, kind, name), kind one of NUMBER (uint64_t), TEXT, BYTES, NUMBERS.
+// Numbers are never re-used; a field is never given another meaning.
+//
+// Ids (string, stack, module, context, stream, event, function, allocation, graph, node, exec, launch) are given by
+// the recorder, count up from 1 within the file, and are never re-used, whatever the driver does with its handles.
+// 0 means "none". A definition stands before its first use.
+#define GV_RECORDS(RECORD)                                                                                             \
+    RECORD(0, frame, GV_FRAME_FIELDS)                                                                                  \
+    RECORD(1, process, GV_PROCESS_FIELDS)                                                                              \
+    RECORD(2, string, GV_STRING_FIELDS)                                                                                \
+    RECORD(3, module, GV_MODULE_FIELDS)                                                                                \
+    RECORD(4, stack, GV_STACK_FIELDS)                                                                                  \
+    RECORD(5, symbol, GV_SYMBOL_FIELDS)                                                                                \
+    RECORD(6, context, GV_CONTEXT_FIELDS)                                                                              \
+    RECORD(7, stream, GV_STREAM_FIELDS)                                                                                \
+    RECORD(8, function, GV_FUNCTION_FIELDS)                                                                            \
+    RECORD(9, allocation, GV_ALLOCATION_FIELDS)                                                                        \
+    RECORD(10, operation, GV_OPERATION_FIELDS)                                                                         \
+    RECORD(11, graph, GV_GRAPH_FIELDS)                                                                                 \
+    RECORD(12, node, GV_NODE_FIELDS)                                                                                   \
+    RECORD(13, edges, GV_EDGES_FIELDS)                                                                                 \
+    RECORD(14, exec, GV_EXEC_FIELDS)                                                                                   \
+    RECORD(15, armed, GV_ARMED_FIELDS)                                                                                 \
+    RECORD(16, access, GV_ACCESS_FIELDS)                                                                               \
+    RECORD(17, note, GV_NOTE_FIELDS)                                                                                   \
+    RECORD(18, end, GV_END_FIELDS)
+
+// Opens every zstd frame. `sequence` counts frames from 0, `first_record` the records of all earlier frames (frame
+// records left out), so that a reader notices a missing frame.
+#define GV_FRAME_FIELDS(FIELD)                                                                                         \
+    FIELD(1, NUMBER, major)                                                                                            \
+    FIELD(2, NUMBER, minor)                                                                                            \
+    FIELD(3, NUMBER, pid)                                                                                              \
+    FIELD(4, NUMBER, sequence)                                                                                         \
+    FIELD(5, NUMBER, first_record)                                                                                     \
+    FIELD(6, NUMBER, time_ns) /* CLOCK_REALTIME */
+
+// The traced process. Written once, first record of frame 0; a forked child's file has its own.
+#define GV_PROCESS_FIELDS(FIELD)                                                                                       \
+    FIELD(1, NUMBER, pid)                                                                                              \
+    FIELD(2, NUMBER, ppid)                                                                                             \
+    FIELD(3, NUMBER, time_ns)                                                                                          \
+    FIELD(4, TEXT, executable)                                                                                         \
+    FIELD(5, TEXT, command_line) /* arguments separated by spaces */                                                   \
+    FIELD(6, TEXT, host)                                                                                               \
+    FIELD(7, TEXT, gravel_version)                                                                                     \
+    FIELD(8, NUMBER, driver_version) /* as cuDriverGetVersion, 13000 for 13.0 */                                       \
+    FIELD(9, TEXT, driver)           /* "cuda 580.159.04" or "soft" */                                                 \
+    FIELD(10, TEXT, access_source)   /* what arming records with: "sanitizer 13.0.85", "soft", "none: reason" */       \
+    FIELD(11, TEXT, options)         /* the recorder's options as given, for the report's head */
+
+#define GV_STRING_FIELDS(FIELD)                                                                                        \
+    FIELD(1, NUMBER, id)                                                                                               \
+    FIELD(2, TEXT, text)
+
+// A loaded object file; host frames are addresses relative to it.
+#define GV_MODULE_FIELDS(FIELD)                                                                                        \
+    FIELD(1, NUMBER, id)                                                                                               \
+    FIELD(2, TEXT, path)                                                                                               \
+    FIELD(3, BYTES, build_id)
+
+// A call stack, innermost frame first. `host`: pairs (module id, address within the module as in its ELF file; a
+// return address, so look up address - 1). `python`: triples (file string id, function string id, line).
+#define GV_STACK_FIELDS(FIELD)                                                                                         \
+    FIELD(1, NUMBER, id)                                                                                               \
+    FIELD(2, NUMBERS, host)                                                                                            \
+    FIELD(3, NUMBERS, python)
+
+// What a host frame resolves to; appended by `gravel run` after the process has ended, so that a trace can be read
+// on a machine without its binaries. (module, address) as in the stack record.
+#define GV_SYMBOL_FIELDS(FIELD)                                                                                        \
+    FIELD(1, NUMBER, module)                                                                                           \
+    FIELD(2, NUMBER, address)                                                                                          \
+    FIELD(3, NUMBER, function) /* string id */                                                                         \
+    FIELD(4, NUMBER, file)     /* string id; 0: not known */                                                           \
+    FIELD(5, NUMBER, line)
+
+#define GV_CONTEXT_FIELDS(FIELD)                                                                                       \
+    FIELD(1, NUMBER, id)                                                                                               \
+    FIELD(2, NUMBER, device)                                                                                           \
+    FIELD(3, TEXT, device_name)                                                                                        \
+    FIELD(4, NUMBER, compute_capability) /* 90 for 9.0 */
+
+// A stream. Every context has one legacy default stream and, for each thread that uses it, a per-thread default
+// stream; each gets an id of its own.
+#define GV_STREAM_FIELDS(FIELD)                                                                                        \
+    FIELD(1, NUMBER, id)                                                                                               \
+    FIELD(2, NUMBER, context)                                                                                          \
+    FIELD(3, NUMBER, kind) /* enum gv_stream_kind */                                                                   \
+    FIELD(4, NUMBER, priority)
+
+// A kernel. `flags`: enum gv_function_flag.
+#define GV_FUNCTION_FIELDS(FIELD)                                                                                      \
+    FIELD(1, NUMBER, id)                                                                                               \
+    FIELD(2, TEXT, name) /* as the driver gives it (mangled) */                                                        \
+    FIELD(3, NUMBER, flags)
+
+// A life of an address range, from its allocation on; it ends with an operation of kind FREE that names it.
+#define GV_ALLOCATION_FIELDS(FIELD)                                                                                    \
+    FIELD(1, NUMBER, id)                                                                                               \
+    FIELD(2, NUMBER, address)                                                                                          \
+    FIELD(3, NUMBER, size)                                                                                             \
+    FIELD(4, NUMBER, kind) /* enum gv_allocation_kind */                                                               \
+    FIELD(5, NUMBER, context)                                                                                          \
+    FIELD(6, NUMBER, stack)                                                                                            \
+    FIELD(7, NUMBER, operation) /* sequence number of the operation that allocated it */                               \
+    FIELD(8, TEXT, name)        /* symbol, tensor or region name where one is known */
+
+// One call that matters for order, in the order in which the calls returned (the sequence numbers are dense over the
+// process). Which of the fields a kind uses: see enum gv_operation_kind.
+#define GV_OPERATION_FIELDS(FIELD)                                                                                     \
+    FIELD(1, NUMBER, sequence)                                                                                         \
+    FIELD(2, NUMBER, kind)                                                                                             \
+    FIELD(3, NUMBER, thread) /* kernel thread id */                                                                    \
+    FIELD(4, NUMBER, stream)                                                                                           \
+    FIELD(5, NUMBER, object)                                                                                           \
+    FIELD(6, NUMBER, address)                                                                                          \
+    FIELD(7, NUMBER, size)                                                                                             \
+    FIELD(8, NUMBER, value)                                                                                            \
+    FIELD(9, NUMBER, flags)                                                                                            \
+    FIELD(10, NUMBER, stack)                                                                                           \
+    FIELD(11, NUMBERS, detail)
+
+// A snapshot of a graph's nodes and edges, immutable: an update makes a new one. Followed by its nodes and edges.
+#define GV_GRAPH_FIELDS(FIELD)                                                                                         \
+    FIELD(1, NUMBER, id)                                                                                               \
+    FIELD(2, NUMBER, origin) /* enum gv_graph_origin */                                                                \
+    FIELD(3, NUMBER, nodes)  /* how many node records follow */                                                        \
+    FIELD(4, NUMBER, edges)  /* how many edges follow */                                                               \
+    FIELD(5, NUMBER, stack)  /* of the call that made the snapshot */                                                  \
+    FIELD(6, NUMBER, parent) /* graph id, for a child graph or a conditional body */                                   \
+    FIELD(7, NUMBER, parent_node)                                                                                      \
+    FIELD(8, TEXT, name)  /* given by the program or by --graph; else empty */                                         \
+    FIELD(9, NUMBER, flags) /* enum gv_graph_flag */
+
+// A node of the graph snapshot `graph`; `index` counts from 0 in the order in which the driver lists the nodes.
+#define GV_NODE_FIELDS(FIELD)                                                                                          \
+    FIELD(1, NUMBER, graph)                                                                                            \
+    FIELD(2, NUMBER, index)                                                                                            \
+    FIELD(3, NUMBER, kind)     /* enum gv_node_kind */                                                                 \
+    FIELD(4, NUMBER, function) /* kernel nodes */                                                                      \
+    FIELD(5, NUMBER, stack)    /* of the launch that was captured, or of the call that added the node */               \
+    FIELD(6, NUMBER, stream)   /* stream the launch was captured on; 0: not captured or not known */                   \
+    FIELD(7, NUMBER, order)    /* place in the order in which the nodes were made, from 1; 0: not known */             \
+    FIELD(8, NUMBERS, shape)   /* kernel: grid x y z, block x y z, shared bytes */                                     \
+    FIELD(9, NUMBERS, detail)  /* memcpy, memset: see gv_node_detail; event nodes: event id; host: function, data */   \
+    FIELD(10, NUMBER, child)   /* graph id of a child graph; of the first body of a conditional */                     \
+    FIELD(11, NUMBER, flags)   /* enum gv_node_flag */                                                                 \
+    FIELD(12, NUMBER, context)
+
+// Edges of a graph snapshot: quadruples (from index, to index, from port, type), port and type as CUgraphEdgeData.
+#define GV_EDGES_FIELDS(FIELD)                                                                                         \
+    FIELD(1, NUMBER, graph)                                                                                            \
+    FIELD(2, NUMBERS, items)
+
+// An executable graph now runs the snapshot `graph`: written at instantiate and again at every update.
+#define GV_EXEC_FIELDS(FIELD)                                                                                          \
+    FIELD(1, NUMBER, id)                                                                                               \
+    FIELD(2, NUMBER, graph)                                                                                            \
+    FIELD(3, NUMBER, operation) /* sequence number of the instantiate or update */                                     \
+    FIELD(4, NUMBER, flags)     /* instantiate flags */
+
+// A launch was armed, or was to be armed and could not be. Written when the armed replay ends; the access records
+// of the launch stand before it. status: enum gv_armed_status.
+#define GV_ARMED_FIELDS(FIELD)                                                                                         \
+    FIELD(1, NUMBER, launch) /* sequence number of the GRAPH_LAUNCH operation */                                       \
+    FIELD(2, NUMBER, exec)                                                                                             \
+    FIELD(3, NUMBER, graph)                                                                                            \
+    FIELD(4, NUMBER, status)                                                                                           \
+    FIELD(5, TEXT, reason) /* empty when complete */                                                                   \
+    FIELD(6, NUMBER, duration_ns)                                                                                      \
+    FIELD(7, NUMBER, node) /* index + 1 of the node the status is about; 0: none */
+
+// What one node of an armed launch accessed. Range fields: see gv_ranges_encode in trace/ranges.h. A byte that was
+// accessed atomically is in `atomics` and not, for that access, in reads or writes. For a child graph's node, `graph` is the
+// child's snapshot.
+#define GV_ACCESS_FIELDS(FIELD)                                                                                        \
+    FIELD(1, NUMBER, launch)                                                                                           \
+    FIELD(2, NUMBER, graph)                                                                                            \
+    FIELD(3, NUMBER, node)                                                                                             \
+    FIELD(4, NUMBER, source)    /* enum gv_access_source */                                                            \
+    FIELD(5, NUMBER, precision) /* enum gv_access_precision */                                                         \
+    FIELD(6, BYTES, reads)                                                                                             \
+    FIELD(7, BYTES, writes)                                                                                            \
+    FIELD(8, BYTES, atomics)                                                                                           \
+    FIELD(9, NUMBER, reason) /* string id: why the node is not exact */                                                \
+    FIELD(10, NUMBER, duration_ns)
+
+// Something the reader of a report should know: an incompleteness, a switched-off part, a watchdog's word.
+#define GV_NOTE_FIELDS(FIELD)                                                                                          \
+    FIELD(1, NUMBER, severity) /* enum gv_note_severity */                                                             \
+    FIELD(2, TEXT, text)                                                                                               \
+    FIELD(3, NUMBER, graph)                                                                                            \
+    FIELD(4, NUMBER, node) /* index + 1; 0: none */                                                                    \
+    FIELD(5, NUMBER, operation)
+
+// The process ended in a way that let the recorder finish; absent after a kill.
+#define GV_END_FIELDS(FIELD)                                                                                           \
+    FIELD(1, NUMBER, time_ns)                                                                                          \
+    FIELD(2, NUMBER, operations) /* how many there were */                                                             \
+    FIELD(3, NUMBER, reason)     /* 0 exit, 1 exec replaced the program */
+
+// ---- Values -------------------------------------------------------------------------------------------------
+
+enum gv_stream_kind {
+    GV_STREAM_BLOCKING = 0,       // cuStreamCreate(CU_STREAM_DEFAULT)
+    GV_STREAM_NON_BLOCKING = 1,   // CU_STREAM_NON_BLOCKING
+    GV_STREAM_LEGACY_DEFAULT = 2, // the legacy default stream of a context
+    GV_STREAM_THREAD_DEFAULT = 3, // a per-thread default stream
+};
+
+enum gv_allocation_kind {
+    GV_ALLOCATION_DEVICE = 0,  // cuMemAlloc and pitch
+    GV_ALLOCATION_ASYNC = 1,   // stream-ordered, from a pool
+    GV_ALLOCATION_MANAGED = 2, // cuMemAllocManaged
+    GV_ALLOCATION_PINNED = 3,  // page-locked host memory
+    GV_ALLOCATION_MAPPED = 4,  // cuMemMap
+    GV_ALLOCATION_NODE = 5,    // a graph's memory allocation node
+    GV_ALLOCATION_GLOBAL = 6,  // a module's variable
+    GV_ALLOCATION_IMPORTED = 7 // IPC or external memory
+};
+
+// Kinds of operations, with the fields each one uses. "host memory" in flags: enum gv_copy_flag.
+enum gv_operation_kind {
+    GV_OP_NONE = 0,
+    GV_OP_KERNEL = 1,          // stream; object: function
+    GV_OP_MEMCPY = 2,          // stream; address: destination, value: source, size; flags; detail for 2D and 3D
+    GV_OP_MEMSET = 3,          // stream; address, size, value; detail for 2D
+    GV_OP_HOST_FUNCTION = 4,   // stream
+    GV_OP_EVENT_RECORD = 5,    // stream; object: event
+    GV_OP_EVENT_WAIT = 6,      // stream; object: event
+    GV_OP_VALUE_WRITE = 7,     // stream; address, value, size (4 or 8)
+    GV_OP_VALUE_WAIT = 8,      // stream; address, value, size; flags: CUstreamWaitValue_flags
+    GV_OP_ALLOC = 9,           // object: allocation (stream: stream-ordered)
+    GV_OP_FREE = 10,           // object: allocation (stream: stream-ordered; 0: ordinary, which synchronises)
+    GV_OP_GRAPH_LAUNCH = 11,   // stream; object: exec
+    GV_OP_STREAM_SYNC = 12,    // stream; host waits
+    GV_OP_EVENT_SYNC = 13,     // object: event; host waits
+    GV_OP_CONTEXT_SYNC = 14,   // object: context; host waits
+    GV_OP_STREAM_QUERY = 15,   // stream; only queries that answered success are recorded
+    GV_OP_EVENT_QUERY = 16,    // object: event; only success
+    GV_OP_STREAM_CREATE = 17,  // stream
+    GV_OP_STREAM_DESTROY = 18, // stream
+    GV_OP_EVENT_DESTROY = 19,  // object: event
+    GV_OP_CAPTURE_BEGIN = 20,  // stream; flags: mode
+    GV_OP_CAPTURE_END = 21,    // stream; object: graph (0: the capture failed)
+    GV_OP_INSTANTIATE = 22,    // object: exec
+    GV_OP_EXEC_UPDATE = 23,    // object: exec
+    GV_OP_EXEC_SET_NODE = 24,  // object: exec; value: node index + 1
+    GV_OP_EXEC_DESTROY = 25,   // object: exec
+    GV_OP_HOST_ORDER = 26      // what the program declares through gravel.h: object: token; flags: 0 release, 1 acquire
+};
+
+enum gv_copy_flag {
+    GV_COPY_FROM_HOST = 1u << 0,     // the source is host memory
+    GV_COPY_TO_HOST = 1u << 1,       // the destination is host memory
+    GV_COPY_PAGEABLE = 1u << 2,      // that host memory is pageable
+    GV_COPY_SYNCHRONOUS = 1u << 3,   // the call without Async in its name
+    GV_COPY_UNKNOWN = 1u << 4        // arrays or addresses the recorder could not classify
+};
+
+enum gv_graph_origin { GV_GRAPH_CAPTURED = 1, GV_GRAPH_BUILT = 2, GV_GRAPH_CHILD = 3, GV_GRAPH_UPDATED = 4, GV_GRAPH_BODY = 5 };
+
+enum gv_graph_flag {
+    GV_GRAPH_UNREADABLE = 1u << 0, // the driver refused to list nodes or edges; a note says what
+};
+
+// Node kinds are CUgraphNodeType's values.
+enum gv_node_kind {
+    GV_NODE_KERNEL = 0,
+    GV_NODE_MEMCPY = 1,
+    GV_NODE_MEMSET = 2,
+    GV_NODE_HOST = 3,
+    GV_NODE_CHILD = 4,
+    GV_NODE_EMPTY = 5,
+    GV_NODE_EVENT_WAIT = 6,
+    GV_NODE_EVENT_RECORD = 7,
+    GV_NODE_SEMAPHORE_SIGNAL = 8,
+    GV_NODE_SEMAPHORE_WAIT = 9,
+    GV_NODE_ALLOC = 10,
+    GV_NODE_FREE = 11,
+    GV_NODE_BATCH_MEMOP = 12,
+    GV_NODE_CONDITIONAL = 13
+};
+
+enum gv_node_flag {
+    GV_NODE_DISABLED = 1u << 0, // cuGraphNodeSetEnabled(..., 0): runs as an empty node
+};
+
+// Layout of node.detail for copies and sets (operation.detail has the same layout):
+// memcpy: destination, source (0 for an array), width in bytes, height, depth, destination pitch, source pitch,
+//         destination slice bytes, source slice bytes
+// memset: destination, value, element size, width in elements, height, pitch
+// alloc: address, size; free: address
+
+enum gv_armed_status {
+    GV_ARMED_COMPLETE = 0,  // every node ran under recording (single nodes may still be incomplete)
+    GV_ARMED_REFUSED = 1,   // launched as it is; reason says why it could not be run one node at a time
+    GV_ARMED_FAILED = 2     // started, and a node failed or made no progress
+};
+
+enum gv_access_source {
+    GV_SOURCE_NONE = 0,      // nobody looked: empty, event and host nodes
+    GV_SOURCE_SANITIZER = 1, // patches on the GPU
+    GV_SOURCE_PARAMETERS = 2, // copy and set parameters
+    GV_SOURCE_SOFT = 3       // the software driver
+};
+
+enum gv_access_precision {
+    GV_PRECISION_EXACT = 0,
+    GV_PRECISION_EXTENT = 1,    // the node touches nothing outside these ranges, perhaps less
+    GV_PRECISION_INCOMPLETE = 2 // there may be accesses that are not listed
+};
+
+enum gv_function_flag {
+    GV_FUNCTION_TENSOR_COPY = 1u << 0, // its machine code has TMA tensor copies
+    GV_FUNCTION_TEXTURE = 1u << 1,     // texture or surface accesses
+    GV_FUNCTION_BULK_REDUCE = 1u << 2, // bulk reductions
+    GV_FUNCTION_UNSCANNED = 1u << 3    // its machine code could not be looked at
+};
+
+enum gv_note_severity { GV_NOTE_INFO = 0, GV_NOTE_INCOMPLETE = 1, GV_NOTE_FAILURE = 2 };
+
+// ---- Generated structs --------------------------------------------------------------------------------------
+
+#define GV_KIND_NUMBER uint64_t
+#define GV_KIND_TEXT gv_text
+#define GV_KIND_BYTES gv_bytes
+#define GV_KIND_NUMBERS gv_numbers
+
+#define GV_DECLARE_FIELD(key, kind, name) GV_KIND_##kind name;
+#define GV_DECLARE_STRUCT(number, name, FIELDS)                                                                        \
+    typedef struct gv_##name##_record {                                                                                \
+        FIELDS(GV_DECLARE_FIELD)                                                                                       \
+    } gv_##name##_record;
+GV_RECORDS(GV_DECLARE_STRUCT)
+
+#define GV_DECLARE_TYPE(number, name, FIELDS) GV_RECORD_##name = number,
+enum gv_record_type { GV_RECORDS(GV_DECLARE_TYPE) GV_RECORD_TYPE_COUNT };
+
+// Any record, as the reader hands it out.
+#define GV_DECLARE_MEMBER(number, name, FIELDS) gv_##name##_record name;
+typedef struct gv_record {
+    uint64_t type; // enum gv_record_type, or a number this build does not know
+    union {
+        GV_RECORDS(GV_DECLARE_MEMBER)
+    };
+} gv_record;
+
+#endif

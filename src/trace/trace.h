@@ -1,0 +1,176 @@
+// A whole trace in memory, with ids resolved: what detectors and reports work on.
+#ifndef GV_TRACE_TRACE_H
+#define GV_TRACE_TRACE_H
+
+#include "base/error.h"
+#include "trace/ranges.h"
+#include "trace/record.h"
+
+#include <stdbool.h>
+
+typedef struct gv_python_frame {
+    const char *file;
+    const char *function;
+    uint64_t line;
+} gv_python_frame;
+
+typedef struct gv_host_frame {
+    uint64_t module;      // module id
+    uint64_t address;     // within the module; a return address
+    const char *function; // NULL: not resolved
+    const char *file;     // NULL: not known
+    uint64_t line;
+} gv_host_frame;
+
+typedef struct gv_stack {
+    gv_host_frame *host; // innermost first
+    size_t host_count;
+    gv_python_frame *python; // innermost first
+    size_t python_count;
+} gv_stack;
+
+typedef struct gv_module {
+    const char *path;
+    gv_bytes build_id;
+} gv_module;
+
+typedef struct gv_context {
+    uint64_t device;
+    const char *device_name;
+    unsigned compute_capability;
+} gv_context;
+
+typedef struct gv_stream {
+    uint64_t context;
+    enum gv_stream_kind kind;
+} gv_stream;
+
+typedef struct gv_function {
+    const char *name;
+    unsigned flags; // enum gv_function_flag
+} gv_function;
+
+typedef struct gv_allocation {
+    uint64_t address, size;
+    enum gv_allocation_kind kind;
+    uint64_t context, stack;
+    uint64_t born;  // sequence number of the operation that made it
+    uint64_t died;  // of the one that freed it; UINT64_MAX: still alive at the end
+    const char *name; // may be NULL
+} gv_allocation;
+
+typedef struct gv_operation {
+    uint64_t sequence, thread, stream, object, address, size, value, stack;
+    enum gv_operation_kind kind;
+    unsigned flags;
+    gv_numbers detail;
+} gv_operation;
+
+typedef struct gv_node {
+    enum gv_node_kind kind;
+    uint64_t function, stack, stream, order, child, context;
+    unsigned flags; // enum gv_node_flag
+    gv_numbers shape, detail;
+} gv_node;
+
+typedef struct gv_edge {
+    uint32_t from, to; // node indices
+    uint8_t from_port, type; // as CUgraphEdgeData: 0 0 ordinary, 1 1 programmatic, 2 1 launch order
+} gv_edge;
+
+typedef struct gv_graph {
+    uint64_t id;
+    enum gv_graph_origin origin;
+    uint64_t stack, parent;
+    uint64_t parent_node;
+    const char *name; // "" when it has none
+    unsigned flags;
+    gv_node *nodes;
+    size_t node_count;
+    gv_edge *edges;
+    size_t edge_count;
+    bool whole; // all announced nodes and edges were there
+} gv_graph;
+
+// One row for each exec record: from that operation on, the exec runs that snapshot.
+typedef struct gv_exec_version {
+    uint64_t exec, graph, operation;
+    unsigned flags;
+} gv_exec_version;
+
+typedef struct gv_access {
+    uint64_t launch, graph;
+    uint32_t node;
+    enum gv_access_source source;
+    enum gv_access_precision precision;
+    gv_bytes reads, writes, atomics; // checked encodings
+    const char *reason;              // NULL when exact
+    uint64_t duration_ns;
+} gv_access;
+
+typedef struct gv_armed {
+    uint64_t launch, exec, graph;
+    enum gv_armed_status status;
+    const char *reason; // "" when complete
+    uint64_t duration_ns;
+    uint64_t node; // index + 1; 0: none
+    size_t first_access, access_count; // its rows in gv_trace.accesses, which are kept together
+} gv_armed;
+
+typedef struct gv_note {
+    enum gv_note_severity severity;
+    const char *text;
+    uint64_t graph, node, operation;
+} gv_note;
+
+// Tables indexed by id have an unused element 0 and `..._count` elements including it; an id that was never defined
+// has an all-zero row. The loader has checked every reference: ids are below the counts or have been set to 0, node
+// indices are below their graph's node_count, range encodings are valid.
+typedef struct gv_trace {
+    const char *path;
+    gv_process_record process; // texts point into the trace's own memory
+    const char **strings;
+    size_t string_count;
+    gv_module *modules;
+    size_t module_count;
+    gv_stack *stacks;
+    size_t stack_count;
+    gv_context *contexts;
+    size_t context_count;
+    gv_stream *streams;
+    size_t stream_count;
+    gv_function *functions;
+    size_t function_count;
+    gv_allocation *allocations;
+    size_t allocation_count;
+    gv_operation *operations; // in sequence order; not indexed by id
+    size_t operation_count;
+    gv_graph *graphs;
+    size_t graph_count;
+    gv_exec_version *exec_versions; // in file order
+    size_t exec_version_count;
+    gv_access *accesses;
+    size_t access_count;
+    gv_armed *armed; // in file order
+    size_t armed_count;
+    gv_note *notes;
+    size_t note_count;
+    bool ended;              // the process ended in an orderly way
+    const char *truncation;  // NULL, or where and why reading stopped
+    size_t undefined;        // references to ids that were never defined (a damaged or cut trace)
+    struct gv_trace_storage *storage;
+} gv_trace;
+
+// Loads a trace. An armed launch whose `armed` record is missing (the process died in it) gets a row with status
+// GV_ARMED_FAILED and a reason. Free with gv_trace_free. On failure *trace is NULL.
+gv_status gv_trace_load(const char *path, gv_trace **trace, gv_error *error);
+gv_status gv_trace_load_memory(const void *data, size_t size, const char *name, gv_trace **trace, gv_error *error);
+void gv_trace_free(gv_trace *trace);
+
+// The operation with this sequence number, or NULL.
+const gv_operation *gv_trace_operation(const gv_trace *trace, uint64_t sequence);
+
+// The allocation that held `address` when operation `sequence` was enqueued, or 0. (An id in `allocations`.)
+uint64_t gv_trace_allocation_at(const gv_trace *trace, uint64_t address, uint64_t sequence);
+
+#endif
