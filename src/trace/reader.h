@@ -26,6 +26,10 @@ gv_status gv_reader_next(gv_reader *reader, gv_record *record, bool *more, gv_er
 // NULL when the file was read to its end without damage, else a sentence on where and why reading stopped.
 const char *gv_reader_truncation(const gv_reader *reader);
 
+// For a caller that finds the record handed out last to break a rule of the format: ends the reading there, as damage;
+// gv_reader_truncation then names the record and says `why`.
+void gv_reader_reject(gv_reader *reader, const char *why);
+
 // Where the valid part ends, and the numbering a writer must go on with.
 void gv_reader_position(const gv_reader *reader, uint64_t *valid_bytes, uint64_t *next_sequence, uint64_t *next_record);
 
