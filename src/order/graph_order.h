@@ -16,13 +16,14 @@ enum gv_ordering {
     GV_ORDERED_PROGRAMMATIC = 2, // every path has a programmatic edge: ordered only if the consumers on it wait
 };
 
-// Builds the order of `node_count` nodes. Edges with from_port 2 (launch order) order nothing. Fails with
-// GV_ERR_FORMAT on a cycle or an edge to a node that is not there.
+// Builds the order of `node_count` nodes. An edge with from_port 0 and type 0 is ordinary; one with from_port 2
+// (launch order) orders nothing; any other counts as programmatic. Fails with GV_ERR_FORMAT on a cycle or an edge to
+// a node that is not there. Free with gv_graph_order_free; *order is NULL on failure.
 gv_status gv_graph_order_build(size_t node_count, const gv_edge *edges, size_t edge_count, gv_graph_order **order,
                                gv_error *error);
 void gv_graph_order_free(gv_graph_order *order);
 
-// Does `a` come before `b`? a == b: GV_UNORDERED.
+// Does `a` come before `b`? a == b: GV_UNORDERED. Constant time.
 enum gv_ordering gv_graph_order_before(const gv_graph_order *order, uint32_t a, uint32_t b);
 
 // The stronger of before(a, b) and before(b, a).
@@ -32,9 +33,17 @@ enum gv_ordering gv_graph_order_between(const gv_graph_order *order, uint32_t a,
 const uint32_t *gv_graph_order_topological(const gv_graph_order *order);
 uint32_t gv_graph_order_rank(const gv_graph_order *order, uint32_t node);
 
-// The chain a node lies on and its place in it. Nodes of one chain are totally ordered by ordinary edges.
+// The chain a node lies on and its place in it, from 0. Nodes of one chain are totally ordered by ordinary edges.
 size_t gv_graph_order_chain_count(const gv_graph_order *order);
 uint32_t gv_graph_order_chain(const gv_graph_order *order, uint32_t node);
 uint32_t gv_graph_order_position(const gv_graph_order *order, uint32_t node);
+
+// How many nodes of `chain`, counted from its start, come before `node`: by ordinary edges, and with programmatic
+// edges counted too. On the node's own chain that is its position.
+uint32_t gv_graph_order_reach(const gv_graph_order *order, uint32_t node, uint32_t chain);
+uint32_t gv_graph_order_reach_programmatic(const gv_graph_order *order, uint32_t node, uint32_t chain);
+
+// Has the graph programmatic edges at all? If not, the two relations are the same.
+bool gv_graph_order_has_programmatic(const gv_graph_order *order);
 
 #endif
