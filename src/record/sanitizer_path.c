@@ -1,0 +1,192 @@
+#include "record/sanitizer_path.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LIBRARY "libsanitizer-public.so"
+
+typedef struct search {
+    char *path;
+    size_t size;
+    char *tried;
+    size_t tried_size, tried_length;
+} search;
+
+static void note_tried(search *state, const char *place)
+{
+    if (state->tried_length >= state->tried_size)
+        return;
+    int added = snprintf(state->tried + state->tried_length, state->tried_size - state->tried_length, "%s%s",
+                         state->tried_length ? ", " : "", place);
+    if (added > 0)
+        state->tried_length += (size_t)added;
+}
+
+static bool take_file(search *state, const char *file)
+{
+    struct stat status;
+    if (stat(file, &status) != 0 || !S_ISREG(status.st_mode) || strlen(file) >= state->size)
+        return false;
+    strcpy(state->path, file);
+    return true;
+}
+
+// Looks for the library under every folder that `pattern` matches, the last in the alphabet first, so that of several
+// releases the newest is taken.
+static bool take_pattern(search *state, const char *pattern)
+{
+    glob_t found = {0};
+    bool taken = false;
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0) {
+        const char *best = NULL;
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+            if (!best || strverscmp(found.gl_pathv[i], best) > 0)
+                best = found.gl_pathv[i];
+        }
+        taken = best && take_file(state, best);
+    }
+    globfree(&found);
+    return taken;
+}
+
+static bool take_below(search *state, const char *root, const char *const *folders, size_t count)
+{
+    char pattern[PATH_MAX];
+    for (size_t i = 0; i < count; i++) {
+        int length = snprintf(pattern, sizeof pattern, "%s/%s/" LIBRARY, root, folders[i]);
+        if (length > 0 && (size_t)length < sizeof pattern && take_pattern(state, pattern))
+            return true;
+    }
+    note_tried(state, root);
+    return false;
+}
+
+// A toolkit, as NVIDIA's installers and its PyPI packages lay it out.
+static bool take_toolkit(search *state, const char *root)
+{
+    static const char *const folders[] = {"compute-sanitizer", "extras/Sanitizer", "extras/compute-sanitizer", "lib",
+                                          "lib64"};
+    return root && *root && take_below(state, root, folders, sizeof folders / sizeof *folders);
+}
+
+// A Python prefix: the packages nvidia-cuda-sanitizer-api (under nvidia/) and conda's layout.
+static bool take_python_prefix(search *state, const char *prefix)
+{
+    static const char *const folders[] = {
+        "lib/python3*/site-packages/nvidia/*/lib",
+        "lib/python3*/site-packages/nvidia/*/compute-sanitizer",
+        "lib/python3*/site-packages/compute-sanitizer",
+        "lib/python3*/dist-packages/nvidia/*/lib",
+        "lib/python3*/dist-packages/nvidia/*/compute-sanitizer",
+        "compute-sanitizer",
+    };
+    return prefix && *prefix && take_below(state, prefix, folders, sizeof folders / sizeof *folders);
+}
+
+// The prefix of an interpreter is the folder above its bin/. Its own path is taken, not what a link leads to: a
+// virtual environment's interpreter is a link to the system's.
+static bool take_interpreter(search *state, const char *interpreter)
+{
+    char prefix[PATH_MAX];
+    size_t length = strlen(interpreter);
+    if (length >= sizeof prefix)
+        return false;
+    memcpy(prefix, interpreter, length + 1);
+    for (int level = 0; level < 2; level++) {
+        char *slash = strrchr(prefix, '/');
+        if (!slash)
+            return false;
+        *slash = '\0';
+    }
+    return take_python_prefix(state, prefix);
+}
+
+// argv[0] of this process when it is a path to a Python interpreter: the recorder runs inside it.
+static bool take_running_interpreter(search *state)
+{
+    char name[PATH_MAX];
+    int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t length = file >= 0 ? read(file, name, sizeof name - 1) : -1;
+    if (file >= 0)
+        close(file);
+    if (length <= 0)
+        return false;
+    name[length] = '\0';
+    const char *slash = strrchr(name, '/');
+    return slash && strncmp(slash + 1, "python", 6) == 0 && take_interpreter(state, name);
+}
+
+static bool take_interpreter_in_path(search *state)
+{
+    for (const char *next = getenv("PATH"); next && *next;) {
+        size_t length = strcspn(next, ":");
+        char candidate[PATH_MAX];
+        int written =
+            snprintf(candidate, sizeof candidate, "%.*s/python3", (int)(length < PATH_MAX ? length : 0), next);
+        if (length && written > 0 && (size_t)written < sizeof candidate && access(candidate, X_OK) == 0)
+            return take_interpreter(state, candidate);
+        next += length;
+        next += *next == ':';
+    }
+    return false;
+}
+
+static bool take_environment(search *state, const char *chosen)
+{
+    struct stat status;
+    if (stat(chosen, &status) == 0 && S_ISREG(status.st_mode))
+        return take_file(state, chosen);
+    static const char *const here[] = {"."};
+    return take_below(state, chosen, here, 1) || take_toolkit(state, chosen);
+}
+
+static bool find(search *state)
+{
+    const char *chosen = getenv("GRAVEL_SANITIZER");
+    if (chosen && *chosen)
+        return take_environment(state, chosen);
+    if (take_toolkit(state, getenv("CUDA_HOME")) || take_toolkit(state, getenv("CUDA_PATH")) ||
+        take_toolkit(state, "/usr/local/cuda") || take_toolkit(state, "/usr/local/cuda-*"))
+        return true;
+
+    Dl_info own;
+    char folder[PATH_MAX];
+    if (dladdr((const void *)&gv_sanitizer_find, &own) && own.dli_fname && realpath(own.dli_fname, folder)) {
+        static const char *const deps[] = {"deps/cuda/nvidia/*/lib", "../deps/cuda/nvidia/*/lib"};
+        char *slash = strrchr(folder, '/');
+        if (slash)
+            *slash = '\0';
+        if (take_below(state, folder, deps, 2))
+            return true;
+    }
+
+    if (take_python_prefix(state, getenv("VIRTUAL_ENV")) || take_python_prefix(state, getenv("CONDA_PREFIX")) ||
+        take_running_interpreter(state) || take_interpreter_in_path(state))
+        return true;
+    const char *home = getenv("HOME");
+    char local[PATH_MAX];
+    int length = home ? snprintf(local, sizeof local, "%s/.local", home) : -1;
+    if (length > 0 && (size_t)length < sizeof local && take_python_prefix(state, local))
+        return true;
+    return take_python_prefix(state, "/usr/local") || take_python_prefix(state, "/usr");
+}
+
+bool gv_sanitizer_find(char *path, size_t size, char *tried, size_t tried_size)
+{
+    search state = {.path = path, .size = size, .tried = tried, .tried_size = tried_size};
+    if (size)
+        path[0] = '\0';
+    if (tried_size)
+        tried[0] = '\0';
+    bool found = find(&state);
+    if (found && tried_size)
+        tried[0] = '\0';
+    return found;
+}
