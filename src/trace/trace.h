@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 typedef struct gv_python_frame {
-    const char *file;
+    const char *file; // "" when not known
     const char *function;
     uint64_t line;
 } gv_python_frame;
@@ -125,7 +125,11 @@ typedef struct gv_note {
 
 // Tables indexed by id have an unused element 0 and `..._count` elements including it; an id that was never defined
 // has an all-zero row. The loader has checked every reference: ids are below the counts or have been set to 0, node
-// indices are below their graph's node_count, range encodings are valid.
+// indices are below their graph's node_count, range encodings are valid, child graphs form trees. What has no table
+// (exec, event and thread ids, sequence numbers) may be any number: look it up, never index by it.
+//
+// Enumerators of a later minor version: an unknown operation kind reads as GV_OP_NONE, an unknown node kind as INT_MAX
+// (nothing is known of its accesses), every other one as the known one that promises least.
 typedef struct gv_trace {
     const char *path;
     gv_process_record process; // texts point into the trace's own memory

@@ -1,0 +1,492 @@
+// First step of loading: records into tables. Nothing here trusts an id or a count: rows come with definitions, nodes
+// and edges with their records.
+#include "trace/load.h"
+
+#include "base/memory.h"
+
+#include <limits.h>
+#include <string.h>
+
+// Ids count up from 1, but a recorder may give some out and never write them. A table may therefore be this much
+// larger than what was defined in it, and not more, whatever id a record names.
+enum { ID_SLACK = 4096 };
+
+gv_status gv_load_out_of_memory(gv_loader *loader)
+{
+    return gv_fail(loader->error, GV_ERR_MEMORY,
+                   "no memory to load the trace; it needs more than this process may have");
+}
+
+// Ends the reading at the current record.
+static gv_status malformed(gv_loader *loader, const char *why)
+{
+    gv_reader_reject(loader->reader, why);
+    return GV_OK;
+}
+
+// ---- Values ---------------------------------------------------------------------------------------------------
+
+static gv_status copy_text(gv_loader *loader, gv_text text, const char **copy)
+{
+    *copy = gv_arena_string(loader->arena, text.data, text.length);
+    return *copy ? GV_OK : gv_load_out_of_memory(loader);
+}
+
+static gv_status copy_bytes(gv_loader *loader, gv_bytes bytes, gv_bytes *copy)
+{
+    *copy = (gv_bytes){0};
+    if (bytes.length == 0)
+        return GV_OK;
+    *copy = (gv_bytes){gv_arena_copy(loader->arena, bytes.data, bytes.length), bytes.length};
+    return copy->data ? GV_OK : gv_load_out_of_memory(loader);
+}
+
+static gv_status copy_numbers(gv_loader *loader, gv_numbers numbers, gv_numbers *copy)
+{
+    *copy = (gv_numbers){0};
+    if (numbers.count == 0)
+        return GV_OK;
+    uint64_t *items = gv_arena_array(loader->arena, numbers.count, sizeof *items);
+    if (!items)
+        return gv_load_out_of_memory(loader);
+    memcpy(items, numbers.items, numbers.count * sizeof *items);
+    *copy = (gv_numbers){items, numbers.count};
+    return GV_OK;
+}
+
+// An enumerator as the file has it, or `otherwise` where it is above `last`: a later minor version may have more of
+// them, and consumers may index by what they get.
+static unsigned enumerator(uint64_t value, unsigned last, unsigned otherwise)
+{
+    return value <= last ? (unsigned)value : otherwise;
+}
+
+// ---- Tables ---------------------------------------------------------------------------------------------------
+
+// Makes the row of `id` exist, cleared, and marks it defined. *row is NULL when the id is not one that a recorder
+// could have given: 0, defined before, or far above what was defined so far.
+static gv_status define(gv_loader *loader, struct id_table *table, void **rows, size_t row_size, uint64_t id,
+                        void **row)
+{
+    *row = NULL;
+    if (id == 0 || id > 2 * (uint64_t)table->definitions + ID_SLACK || (id < table->count && table->defined[id])) {
+        loader->trace->undefined++;
+        return GV_OK;
+    }
+    size_t needed = (size_t)id + 1;
+    if (needed > table->count) {
+        if (!GV_GROW(table->defined, table->defined_capacity, needed) ||
+            (row_size && needed > table->row_capacity && !gv_grow(rows, &table->row_capacity, needed, row_size)))
+            return gv_load_out_of_memory(loader);
+        memset(table->defined + table->count, 0, needed - table->count);
+        if (row_size)
+            memset((char *)*rows + table->count * row_size, 0, (needed - table->count) * row_size);
+        table->count = needed;
+    }
+    table->defined[id] = true;
+    table->definitions++;
+    *row = row_size ? (char *)*rows + id * row_size : (char *)&table->defined[id];
+    return GV_OK;
+}
+
+// Defines `id` in loader->NAME with its rows in trace->ROWS, and leaves the function when that failed or the id was
+// refused.
+#define DEFINE(row, name, record_id)                                                             \
+    do {                                                                                         \
+        void *defined_row;                                                                       \
+        gv_status defined_status = define(loader, &loader->name, (void **)&loader->trace->name,  \
+                                          sizeof *loader->trace->name, record_id, &defined_row); \
+        if (defined_status != GV_OK || !defined_row)                                             \
+            return defined_status;                                                               \
+        (row) = defined_row;                                                                     \
+    } while (0)
+
+// Appends one row to trace->ROWS and leaves the function when memory is out.
+#define APPEND(row, rows, count, row_capacity)                                             \
+    do {                                                                                   \
+        if (!GV_GROW(loader->trace->rows, loader->row_capacity, loader->trace->count + 1)) \
+            return gv_load_out_of_memory(loader);                                          \
+        (row) = &loader->trace->rows[loader->trace->count++];                              \
+        memset((row), 0, sizeof *(row));                                                   \
+    } while (0)
+
+#define TRY(call)                 \
+    do {                          \
+        gv_status tried = (call); \
+        if (tried != GV_OK)       \
+            return tried;         \
+    } while (0)
+
+// ---- One function a record type -------------------------------------------------------------------------------
+
+static gv_status load_frame(gv_loader *loader, const gv_frame_record *record)
+{
+    return GV_OK; // the reader keeps these to itself
+}
+
+static gv_status load_process(gv_loader *loader, const gv_process_record *record)
+{
+    gv_process_record *process = &loader->trace->process;
+    if (process->pid)
+        return malformed(loader, "the process is described twice");
+    *process = *record;
+    gv_text *texts[] = {&process->executable, &process->command_line,  &process->host,   &process->gravel_version,
+                        &process->driver,     &process->access_source, &process->options};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        TRY(copy_text(loader, *texts[i], &texts[i]->data));
+    return GV_OK;
+}
+
+static gv_status load_string(gv_loader *loader, const gv_string_record *record)
+{
+    const char **row;
+    DEFINE(row, strings, record->id);
+    return copy_text(loader, record->text, row);
+}
+
+static gv_status load_module(gv_loader *loader, const gv_module_record *record)
+{
+    gv_module *row;
+    DEFINE(row, modules, record->id);
+    TRY(copy_text(loader, record->path, &row->path));
+    return copy_bytes(loader, record->build_id, &row->build_id);
+}
+
+// Stores the string with this id, "" when there is none; one that is not defined yet is looked up at the end.
+static gv_status refer_to_string(gv_loader *loader, uint64_t id, const char **place)
+{
+    *place = "";
+    if (id == 0)
+        return GV_OK;
+    if (id < loader->strings.count && loader->strings.defined[id]) {
+        *place = loader->trace->strings[id];
+        return GV_OK;
+    }
+    if (!GV_GROW(loader->late, loader->late_capacity, loader->late_count + 1))
+        return gv_load_out_of_memory(loader);
+    loader->late[loader->late_count++] = (struct late_string){place, id};
+    return GV_OK;
+}
+
+static gv_status load_stack(gv_loader *loader, const gv_stack_record *record)
+{
+    const uint64_t *host = record->host.items, *python = record->python.items;
+    if (record->host.count % 2 || record->python.count % 3)
+        return malformed(loader, "a stack has a part of a frame");
+    gv_stack *row;
+    DEFINE(row, stacks, record->id);
+    size_t host_count = record->host.count / 2, python_count = record->python.count / 3;
+    if (host_count) {
+        row->host = gv_arena_array(loader->arena, host_count, sizeof *row->host);
+        if (!row->host)
+            return gv_load_out_of_memory(loader);
+        for (size_t i = 0; i < host_count; i++)
+            row->host[i] = (gv_host_frame){.module = host[2 * i], .address = host[2 * i + 1]};
+        row->host_count = host_count;
+    }
+    if (python_count) {
+        row->python = gv_arena_array(loader->arena, python_count, sizeof *row->python);
+        if (!row->python)
+            return gv_load_out_of_memory(loader);
+        row->python_count = python_count;
+        for (size_t i = 0; i < python_count; i++) {
+            row->python[i] = (gv_python_frame){.line = python[3 * i + 2]};
+            TRY(refer_to_string(loader, python[3 * i], &row->python[i].file));
+            TRY(refer_to_string(loader, python[3 * i + 1], &row->python[i].function));
+        }
+    }
+    return GV_OK;
+}
+
+static gv_status load_symbol(gv_loader *loader, const gv_symbol_record *record)
+{
+    if (!GV_GROW(loader->symbols, loader->symbol_capacity, loader->symbol_count + 1))
+        return gv_load_out_of_memory(loader);
+    loader->symbols[loader->symbol_count++] = *record;
+    return GV_OK;
+}
+
+static gv_status load_context(gv_loader *loader, const gv_context_record *record)
+{
+    gv_context *row;
+    DEFINE(row, contexts, record->id);
+    row->device = record->device;
+    row->compute_capability = enumerator(record->compute_capability, INT_MAX, 0);
+    return copy_text(loader, record->device_name, &row->device_name);
+}
+
+static gv_status load_stream(gv_loader *loader, const gv_stream_record *record)
+{
+    gv_stream *row;
+    DEFINE(row, streams, record->id);
+    row->context = record->context;
+    // Of the known kinds the non-blocking one promises the least order.
+    row->kind = enumerator(record->kind, GV_STREAM_THREAD_DEFAULT, GV_STREAM_NON_BLOCKING);
+    return GV_OK;
+}
+
+static gv_status load_function(gv_loader *loader, const gv_function_record *record)
+{
+    gv_function *row;
+    DEFINE(row, functions, record->id);
+    row->flags = (unsigned)record->flags;
+    return copy_text(loader, record->name, &row->name);
+}
+
+static gv_status load_allocation(gv_loader *loader, const gv_allocation_record *record)
+{
+    if (record->size > UINT64_MAX - record->address)
+        return malformed(loader, "an allocation reaches past the end of the address space");
+    gv_allocation *row;
+    DEFINE(row, allocations, record->id);
+    *row = (gv_allocation){
+        .address = record->address,
+        .size = record->size,
+        .kind = enumerator(record->kind, GV_ALLOCATION_IMPORTED, GV_ALLOCATION_DEVICE),
+        .context = record->context,
+        .stack = record->stack,
+        .born = record->operation,
+        .died = UINT64_MAX,
+    };
+    return record->name.length ? copy_text(loader, record->name, &row->name) : GV_OK;
+}
+
+static gv_status load_operation(gv_loader *loader, const gv_operation_record *record)
+{
+    gv_operation *row;
+    APPEND(row, operations, operation_count, operation_capacity);
+    *row = (gv_operation){
+        .sequence = record->sequence,
+        .thread = record->thread,
+        .stream = record->stream,
+        .object = record->object,
+        .address = record->address,
+        .size = record->size,
+        .value = record->value,
+        .stack = record->stack,
+        .kind = enumerator(record->kind, GV_OP_HOST_ORDER, GV_OP_NONE),
+        .flags = (unsigned)record->flags,
+    };
+    return copy_numbers(loader, record->detail, &row->detail);
+}
+
+static gv_status load_graph(gv_loader *loader, const gv_graph_record *record)
+{
+    size_t before = loader->graphs.count;
+    gv_graph *row;
+    DEFINE(row, graphs, record->id);
+    size_t after = loader->graphs.count;
+    if (after > before) {
+        if (!GV_GROW(loader->growth, loader->growth_capacity, after))
+            return gv_load_out_of_memory(loader);
+        memset(loader->growth + before, 0, (after - before) * sizeof *loader->growth);
+    }
+    loader->growth[record->id] =
+        (struct graph_growth){.announced_nodes = record->nodes, .announced_edges = record->edges};
+    *row = (gv_graph){
+        .id = record->id,
+        .origin = enumerator(record->origin, GV_GRAPH_BODY, GV_GRAPH_BUILT),
+        .stack = record->stack,
+        .parent = record->parent,
+        .parent_node = record->parent_node,
+        .flags = (unsigned)record->flags,
+    };
+    return copy_text(loader, record->name, &row->name);
+}
+
+// The graph a node or edges record belongs to; NULL, and counted, when there is none.
+static gv_graph *graph_of(gv_loader *loader, uint64_t id, struct graph_growth **growth)
+{
+    id = gv_load_known(loader, &loader->graphs, id);
+    if (id == 0)
+        return NULL;
+    *growth = &loader->growth[id];
+    return &loader->trace->graphs[id];
+}
+
+static gv_status load_node(gv_loader *loader, const gv_node_record *record)
+{
+    struct graph_growth *growth;
+    gv_graph *graph = graph_of(loader, record->graph, &growth);
+    if (!graph)
+        return record->graph ? GV_OK : malformed(loader, "a node belongs to no graph");
+    if (record->index != graph->node_count || record->index >= growth->announced_nodes || record->index > UINT32_MAX)
+        return malformed(loader, "a node's index is not the next of its graph");
+    if (!GV_GROW(graph->nodes, growth->node_capacity, graph->node_count + 1))
+        return gv_load_out_of_memory(loader);
+    gv_node *row = &graph->nodes[graph->node_count];
+    *row = (gv_node){
+        // Not mapped to a known kind: none of them would be a safe guess. Consumers treat it as one they cannot see.
+        .kind = enumerator(record->kind, INT_MAX, INT_MAX),
+        .function = record->function,
+        .stack = record->stack,
+        .stream = record->stream,
+        .order = record->order,
+        .child = record->child,
+        .context = record->context,
+        .flags = (unsigned)record->flags,
+    };
+    graph->node_count++;
+    TRY(copy_numbers(loader, record->shape, &row->shape));
+    return copy_numbers(loader, record->detail, &row->detail);
+}
+
+static gv_status load_edges(gv_loader *loader, const gv_edges_record *record)
+{
+    struct graph_growth *growth;
+    gv_graph *graph = graph_of(loader, record->graph, &growth);
+    if (!graph)
+        return record->graph ? GV_OK : malformed(loader, "edges belong to no graph");
+    size_t more = record->items.count / 4;
+    if (record->items.count % 4 || graph->edge_count > growth->announced_edges ||
+        more > growth->announced_edges - graph->edge_count)
+        return malformed(loader, "a graph has more edges than it announced, or a part of one");
+    if (more && !GV_GROW(graph->edges, growth->edge_capacity, graph->edge_count + more))
+        return gv_load_out_of_memory(loader);
+    for (const uint64_t *item = record->items.items, *end = item + record->items.count; item != end; item += 4) {
+        if (item[0] > UINT32_MAX || item[1] > UINT32_MAX || item[2] > UINT8_MAX || item[3] > UINT8_MAX)
+            return malformed(loader, "an edge is out of range");
+        graph->edges[graph->edge_count++] =
+            (gv_edge){(uint32_t)item[0], (uint32_t)item[1], (uint8_t)item[2], (uint8_t)item[3]};
+    }
+    return GV_OK;
+}
+
+static gv_status load_exec(gv_loader *loader, const gv_exec_record *record)
+{
+    // An exec has a record for each snapshot it ran: only the first defines its id.
+    struct id_table *table = &loader->execs;
+    if (record->id >= table->count || !table->defined[record->id]) {
+        void *unused = NULL, *row;
+        TRY(define(loader, table, &unused, 0, record->id, &row));
+        if (!row)
+            return GV_OK;
+    }
+    gv_exec_version *row;
+    APPEND(row, exec_versions, exec_version_count, exec_version_capacity);
+    *row = (gv_exec_version){record->id, record->graph, record->operation, (unsigned)record->flags};
+    return GV_OK;
+}
+
+static gv_status load_armed(gv_loader *loader, const gv_armed_record *record)
+{
+    gv_armed *row;
+    APPEND(row, armed, armed_count, armed_capacity);
+    *row = (gv_armed){
+        .launch = record->launch,
+        .exec = record->exec,
+        .graph = record->graph,
+        .status = enumerator(record->status, GV_ARMED_FAILED, GV_ARMED_FAILED),
+        .duration_ns = record->duration_ns,
+        .node = record->node,
+    };
+    return copy_text(loader, record->reason, &row->reason);
+}
+
+static gv_status load_access(gv_loader *loader, const gv_access_record *record)
+{
+    const gv_bytes *sets[] = {&record->reads, &record->writes, &record->atomics};
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        gv_error problem = {0};
+        if (gv_ranges_check(*sets[i], NULL, NULL, &problem) != GV_OK)
+            return malformed(loader, problem.text);
+    }
+    if (record->graph == 0 || record->node > UINT32_MAX)
+        return malformed(loader, "an access names a node that no graph can have");
+    if (!GV_GROW(loader->access_reasons, loader->reason_capacity, loader->trace->access_count + 1))
+        return gv_load_out_of_memory(loader);
+    gv_access *row;
+    APPEND(row, accesses, access_count, access_capacity);
+    loader->access_reasons[row - loader->trace->accesses] = record->reason;
+    row->launch = record->launch;
+    row->graph = record->graph;
+    row->node = (uint32_t)record->node;
+    row->source = enumerator(record->source, GV_SOURCE_SOFT, GV_SOURCE_NONE);
+    row->precision = enumerator(record->precision, GV_PRECISION_INCOMPLETE, GV_PRECISION_INCOMPLETE);
+    row->duration_ns = record->duration_ns;
+    TRY(copy_bytes(loader, record->reads, &row->reads));
+    TRY(copy_bytes(loader, record->writes, &row->writes));
+    return copy_bytes(loader, record->atomics, &row->atomics);
+}
+
+static gv_status load_note(gv_loader *loader, const gv_note_record *record)
+{
+    gv_note *row;
+    APPEND(row, notes, note_count, note_capacity);
+    row->severity = enumerator(record->severity, GV_NOTE_FAILURE, GV_NOTE_INCOMPLETE);
+    row->graph = record->graph;
+    row->node = record->node;
+    row->operation = record->operation;
+    return copy_text(loader, record->text, &row->text);
+}
+
+static gv_status load_end(gv_loader *loader, const gv_end_record *record)
+{
+    loader->trace->ended = true;
+    return GV_OK;
+}
+
+static gv_status load_record(gv_loader *loader, const gv_record *record)
+{
+    switch (record->type) {
+#define LOAD_CASE(number, name, FIELDS) \
+    case number: return load_##name(loader, &record->name);
+        GV_RECORDS(LOAD_CASE)
+    default: return GV_OK; // of a later minor version
+    }
+}
+
+// Makes every table have its unused row 0, so that id 0 can always be looked at.
+static gv_status make_first_rows(gv_loader *loader)
+{
+#define FIRST_ROW(name)                                                         \
+    do {                                                                        \
+        if (!GV_GROW(loader->name.defined, loader->name.defined_capacity, 1) || \
+            !GV_GROW(loader->trace->name, loader->name.row_capacity, 1))        \
+            return gv_load_out_of_memory(loader);                               \
+        loader->name.defined[0] = false;                                        \
+        memset(loader->trace->name, 0, sizeof *loader->trace->name);            \
+        loader->name.count = 1;                                                 \
+    } while (0)
+    FIRST_ROW(strings);
+    FIRST_ROW(modules);
+    FIRST_ROW(stacks);
+    FIRST_ROW(contexts);
+    FIRST_ROW(streams);
+    FIRST_ROW(functions);
+    FIRST_ROW(allocations);
+    FIRST_ROW(graphs);
+    if (!GV_GROW(loader->growth, loader->growth_capacity, 1))
+        return gv_load_out_of_memory(loader);
+    memset(loader->growth, 0, sizeof *loader->growth);
+    return GV_OK;
+}
+
+// The counts are kept in the tables while these grow; consumers find them in the trace.
+static void publish_counts(gv_loader *loader)
+{
+    gv_trace *trace = loader->trace;
+    trace->string_count = loader->strings.count;
+    trace->module_count = loader->modules.count;
+    trace->stack_count = loader->stacks.count;
+    trace->context_count = loader->contexts.count;
+    trace->stream_count = loader->streams.count;
+    trace->function_count = loader->functions.count;
+    trace->allocation_count = loader->allocations.count;
+    trace->graph_count = loader->graphs.count;
+}
+
+gv_status gv_load_records(gv_loader *loader)
+{
+    gv_status status = make_first_rows(loader);
+    bool more = true;
+    while (status == GV_OK && more) {
+        gv_record record;
+        status = gv_reader_next(loader->reader, &record, &more, loader->error);
+        if (status == GV_OK && more)
+            status = load_record(loader, &record);
+    }
+    // Also after a failure: freeing goes by the counts.
+    publish_counts(loader);
+    return status;
+}
