@@ -349,8 +349,9 @@ enum gv_access_precision {
 enum gv_function_flag {
     GV_FUNCTION_TENSOR_COPY = 1u << 0, // its machine code has TMA tensor copies
     GV_FUNCTION_TEXTURE = 1u << 1,     // texture or surface accesses
-    GV_FUNCTION_BULK_REDUCE = 1u << 2, // bulk reductions
-    GV_FUNCTION_UNSCANNED = 1u << 3    // its machine code could not be looked at
+    GV_FUNCTION_MULTIMEM = 1u << 2,    // multimem loads, stores or reductions
+    GV_FUNCTION_UNSCANNED = 1u << 3,   // its machine code could not be looked at
+    GV_FUNCTION_DEVICE_LAUNCH = 1u << 4 // it may launch kernels or graphs from the device
 };
 
 enum gv_note_severity { GV_NOTE_INFO = 0, GV_NOTE_INCOMPLETE = 1, GV_NOTE_FAILURE = 2 };

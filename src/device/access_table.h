@@ -1,0 +1,58 @@
+// The device-side record of what a kernel touched: layout shared by the patches that fill it, the kernel that drains
+// it and the host that reads the result.
+//
+// Touched bytes are marked in bitmaps, one page of 4,096 units each, found through an open-addressing hash of the page
+// number, so that memory follows what a node touches and not how large the address space is. There are two tables:
+// `words` with units of 4 bytes for the common aligned accesses, and `bytes` with units of 1 byte for all others.
+#ifndef GV_DEVICE_ACCESS_TABLE_H
+#define GV_DEVICE_ACCESS_TABLE_H
+
+#include <stdint.h>
+
+enum {
+    GV_PAGE_UNITS = 4096,
+    GV_PAGE_WORDS = GV_PAGE_UNITS / 32, // 32-bit bitmap words a page and kind
+    GV_ACCESS_KINDS = 3,                // read, write, atomic
+    GV_TABLE_PROBES = 256               // slots tried before the table counts as full
+};
+
+enum gv_access_kind { GV_ACCESS_READ = 0, GV_ACCESS_WRITE = 1, GV_ACCESS_ATOMIC = 2 };
+
+// One hash table. `slots` is a multiple of 32. A page's search begins at the high half of hash x slots.
+typedef struct gv_page_table {
+    uint64_t *keys; // page number + 1; 0: free
+    uint32_t *bits; // [slot][kind][GV_PAGE_WORDS]
+    uint64_t slots;
+    uint32_t unit_shift; // a unit is 1 << unit_shift bytes
+    uint32_t overflow;   // set by a patch that found no slot: the set is not whole
+} gv_page_table;
+
+#define GV_PAGE_HASH(page) ((page) * 0x9e3779b97f4a7c15ull)
+
+enum { GV_TABLE_WORDS = 0, GV_TABLE_BYTES = 1, GV_TABLES = 2 };
+
+// The user data of every patched launch that is recorded.
+typedef struct gv_access_table {
+    gv_page_table tables[GV_TABLES];
+} gv_access_table;
+
+// What a page holds of one kind.
+enum gv_page_state { GV_PAGE_EMPTY = 0, GV_PAGE_FULL = 1, GV_PAGE_MIXED = 2 };
+
+// A drained page. Its mixed bitmaps stand in the drain buffer's `bitmaps`, in order of kind from `bitmap` on.
+typedef struct gv_drained_page {
+    uint64_t page;     // page number: address >> (unit_shift + 12)
+    uint32_t bitmap;   // index of its first bitmap
+    uint8_t table;     // GV_TABLE_WORDS or GV_TABLE_BYTES
+    uint8_t states[GV_ACCESS_KINDS];
+} gv_drained_page;
+
+// Head of the host-visible drain buffer. Pages beyond the capacity stay in the table; `left` says that the drain has
+// to run again.
+typedef struct gv_drain_head {
+    uint32_t pages, bitmaps; // how many the drain wanted to store; those above the capacities were left
+    uint32_t left;           // pages left in the table
+    uint32_t overflow;       // some accesses found no slot
+} gv_drain_head;
+
+#endif

@@ -1,0 +1,14 @@
+// Looking through a module's machine code for instructions whose memory accesses the Sanitizer does not report.
+#ifndef GV_RECORD_CUBIN_H
+#define GV_RECORD_CUBIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+// Calls `found` once for each function of the module that has such instructions, with its name and flags (enum
+// gv_function_flag). An instruction in a function that is not a kernel counts for every kernel of the module: `found`
+// is called with a NULL name. Returns false when `image` is not a cubin this code can read: nothing is known then.
+bool gv_cubin_scan(const void *image, size_t size, void (*found)(const char *name, unsigned flags, void *user),
+                   void *user);
+
+#endif

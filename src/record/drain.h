@@ -1,0 +1,25 @@
+// The host's side of the device access table: its memory, the kernels that empty it, and the way from pages of bitmaps
+// to byte ranges.
+#ifndef GV_RECORD_DRAIN_H
+#define GV_RECORD_DRAIN_H
+
+#include "record/source.h"
+
+// Turns drained pages, in any order, into ranges: the union of what both tables hold. False when memory is out.
+bool gv_pages_to_ranges(gv_drained_page *pages, size_t page_count, const uint32_t *bitmaps, gv_node_ranges *ranges);
+
+typedef struct gv_drain gv_drain;
+
+// Loads the drain kernels into the current context and allocates a table fit for nodes that touch up to
+// `touched_bytes`, or less where device memory is short.
+gv_status gv_drain_create(const void *image, uint64_t touched_bytes, CUstream stream, gv_drain **drain, gv_error *error);
+
+// Device address of the table: the user data of a recorded launch.
+CUdeviceptr gv_drain_table(const gv_drain *drain);
+
+// After the node: empties the table into `ranges`. GV_ERR_LIMIT: the table was full and the set is not whole.
+gv_status gv_drain_run(gv_drain *drain, CUstream stream, gv_node_ranges *ranges, gv_error *error);
+
+void gv_drain_free(gv_drain *drain);
+
+#endif

@@ -1,0 +1,462 @@
+#include "record/graph.h"
+
+#include "base/memory.h"
+#include "record/handle_map.h"
+#include "record/ids.h"
+#include "record/recorder.h"
+#include "record/snapshot.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Guards the two maps below. Driver calls made under it read graphs; none of them calls back into the program.
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+// ---- Where nodes came from -----------------------------------------------------------------------------------
+
+typedef struct place_row {
+    gv_node_place place;
+    CUgraph graph;
+} place_row;
+
+static gv_handle_map places; // node handle -> place_row *
+static atomic_ullong next_order;
+static atomic_int captures;
+
+bool gv_captures_active(void)
+{
+    return atomic_load_explicit(&captures, memory_order_relaxed) > 0;
+}
+
+// Under the lock. A handle that is known already for this graph keeps its place.
+static void remember_place(CUgraph graph, CUgraphNode node, gv_node_place place)
+{
+    place_row *row = (place_row *)(uintptr_t)gv_handle_map_get(&places, (uintptr_t)node);
+    if (!row) {
+        row = gv_calloc(1, sizeof *row);
+        if (!row || !gv_handle_map_set(&places, (uintptr_t)node, (uintptr_t)row)) {
+            gv_free(row);
+            return;
+        }
+    }
+    row->place = place;
+    row->graph = graph;
+}
+
+static gv_node_place place_of(CUgraphNode node)
+{
+    const place_row *row = (const place_row *)(uintptr_t)gv_handle_map_get(&places, (uintptr_t)node);
+    return row ? row->place : (gv_node_place){0};
+}
+
+static bool is_known(CUgraph graph, CUgraphNode node)
+{
+    const place_row *row = (const place_row *)(uintptr_t)gv_handle_map_get(&places, (uintptr_t)node);
+    return row && row->graph == graph;
+}
+
+void gv_capture_began(CUstream stream, bool per_thread, unsigned mode)
+{
+    atomic_fetch_add(&captures, 1);
+    gv_operation_record operation = {
+        .kind = GV_OP_CAPTURE_BEGIN, .stream = gv_stream_id(stream, per_thread), .flags = mode};
+    gv_operation(&operation);
+}
+
+void gv_capture_ended(CUstream stream, bool per_thread, CUgraph graph, CUresult result)
+{
+    // A failed end leaves the capture over as well, except where it was not this stream's or thread's to end.
+    if (result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD && result != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED &&
+        result != CUDA_ERROR_ILLEGAL_STATE && result != CUDA_ERROR_INVALID_VALUE) {
+        int before = atomic_load(&captures);
+        while (before > 0 && !atomic_compare_exchange_weak(&captures, &before, before - 1))
+            ;
+    }
+    gv_operation_record operation = {.kind = GV_OP_CAPTURE_END, .stream = gv_stream_id(stream, per_thread)};
+    gv_operation(&operation);
+}
+
+// The handle to ask the capture state of; NULL for the legacy stream, which cannot be captured.
+static CUstream capturable(CUstream stream, bool per_thread)
+{
+    if (stream == CU_STREAM_LEGACY || (!stream && !per_thread))
+        return NULL;
+    return stream ? stream : CU_STREAM_PER_THREAD;
+}
+
+bool gv_stream_is_capturing(CUstream stream, bool per_thread)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    stream = gv_captures_active() ? capturable(stream, per_thread) : NULL;
+    return stream && gv_cuda.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool gv_capture_note(CUstream stream, bool per_thread)
+{
+    stream = capturable(stream, per_thread);
+    if (!stream)
+        return false;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id = 0;
+    CUgraph graph = NULL;
+    const CUgraphNode *nodes = NULL;
+    const CUgraphEdgeData *data = NULL;
+    size_t count = 0;
+    if (gv_cuda.cuStreamGetCaptureInfo(stream, &status, &id, &graph, &nodes, &data, &count) != CUDA_SUCCESS ||
+        status == CU_STREAM_CAPTURE_STATUS_NONE)
+        return false;
+    uint64_t stack = 0;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < count; i++) {
+        if (is_known(graph, nodes[i]))
+            continue;
+        if (!stack) {
+            pthread_mutex_unlock(&lock); // unwinding takes the loader's lock
+            stack = gv_stack();
+            pthread_mutex_lock(&lock);
+        }
+        gv_node_place place = {stack, gv_stream_id(stream, per_thread), atomic_fetch_add(&next_order, 1) + 1};
+        remember_place(graph, nodes[i], place);
+    }
+    pthread_mutex_unlock(&lock);
+    return true;
+}
+
+void gv_node_added(CUgraph graph, CUgraphNode node)
+{
+    gv_node_place place = {gv_stack(), 0, atomic_fetch_add(&next_order, 1) + 1};
+    pthread_mutex_lock(&lock);
+    remember_place(graph, node, place);
+    pthread_mutex_unlock(&lock);
+}
+
+static CUgraphNode *nodes_of(CUgraph graph, size_t *count)
+{
+    CUgraphNode *nodes = NULL;
+    *count = 0;
+    if (gv_cuda.cuGraphGetNodes(graph, NULL, count) != CUDA_SUCCESS)
+        return NULL;
+    nodes = gv_calloc(*count, sizeof *nodes);
+    if (nodes && gv_cuda.cuGraphGetNodes(graph, nodes, count) == CUDA_SUCCESS)
+        return nodes;
+    gv_free(nodes);
+    return NULL;
+}
+
+void gv_graph_copied(CUgraph original, CUgraph copy)
+{
+    size_t count = 0, copies = 0;
+    CUgraphNode *from = nodes_of(original, &count), *to = nodes_of(copy, &copies);
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; from && to && count == copies && i < count; i++) {
+        CUgraphNode counterpart = NULL;
+        if (gv_cuda.cuGraphNodeFindInClone(&counterpart, from[i], copy) != CUDA_SUCCESS || !counterpart)
+            counterpart = to[i];
+        gv_node_place place = place_of(from[i]);
+        if (place.order)
+            remember_place(copy, counterpart, place);
+    }
+    pthread_mutex_unlock(&lock);
+    gv_free(from);
+    gv_free(to);
+}
+
+static bool of_graph(uint64_t handle, uint64_t value, void *user)
+{
+    place_row *row = (place_row *)(uintptr_t)value;
+    if (row->graph != *(CUgraph *)user)
+        return false;
+    gv_free(row);
+    return true;
+}
+
+void gv_graph_destroyed(CUgraph graph)
+{
+    pthread_mutex_lock(&lock);
+    gv_handle_map_prune(&places, of_graph, &graph);
+    pthread_mutex_unlock(&lock);
+}
+
+// ---- Executable graphs ---------------------------------------------------------------------------------------
+
+// A node of the program's template, as set-params calls name it, in one exec.
+typedef struct template_node {
+    CUgraphNode node;
+    gv_snapshot *snapshot;
+    uint32_t index;
+} template_node;
+
+typedef struct exec_row {
+    gv_exec exec;
+    template_node *templates;
+    size_t template_count, template_capacity;
+    gv_handle_map by_node; // template node handle -> index in templates + 1
+} exec_row;
+
+static gv_handle_map execs; // handle -> exec_row *
+
+static exec_row *row_of(CUgraphExec handle)
+{
+    return (exec_row *)(uintptr_t)gv_handle_map_get(&execs, (uintptr_t)handle);
+}
+
+static void remember_template(CUgraphNode node, gv_snapshot *snapshot, uint32_t index, void *user)
+{
+    exec_row *row = user;
+    if (!GV_GROW(row->templates, row->template_capacity, row->template_count + 1))
+        return; // a later set-params call on it makes the exec unknown
+    row->templates[row->template_count++] = (template_node){node, snapshot, index};
+    gv_handle_map_set(&row->by_node, (uintptr_t)node, row->template_count);
+}
+
+static void define_exec(uint64_t sequence, void *user)
+{
+    const gv_exec *exec = user;
+    gv_exec_record record = {
+        .id = exec->id,
+        .graph = exec->snapshot ? exec->snapshot->id : 0,
+        .operation = sequence,
+        .flags = exec->flags,
+    };
+    gv_write_exec(gv_state.writer, &record);
+}
+
+// Under the lock: reads the graph into the row and writes it.
+static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operation_kind)
+{
+    gv_exec *exec = &row->exec;
+    gv_snapshot_free(exec->snapshot);
+    row->template_count = 0;
+    gv_handle_map_clear(&row->by_node);
+    exec->changed = false;
+    exec->refused = false;
+    exec->unknown[0] = '\0';
+    exec->snapshot =
+        gv_snapshot_take(graph, origin, gv_state.options.arm != GV_ARM_NONE, place_of, remember_template, row);
+    if (exec->snapshot) {
+        exec->snapshot->stack = gv_stack();
+        gv_snapshot_write(exec->snapshot);
+    } else {
+        snprintf(exec->unknown, sizeof exec->unknown, "out of memory while reading it");
+    }
+    gv_operation_record operation = {.kind = operation_kind, .object = exec->id};
+    gv_operation_defining(&operation, define_exec, exec);
+}
+
+static unsigned origin_of(CUgraph graph)
+{
+    size_t count = 0;
+    CUgraphNode *nodes = nodes_of(graph, &count);
+    bool captured = false;
+    for (size_t i = 0; nodes && i < count && !captured; i++)
+        captured = place_of(nodes[i]).stream != 0;
+    gv_free(nodes);
+    return captured ? GV_GRAPH_CAPTURED : GV_GRAPH_BUILT;
+}
+
+void gv_exec_created(CUgraphExec handle, CUgraph graph, unsigned long long flags)
+{
+    pthread_mutex_lock(&lock);
+    exec_row *row = gv_calloc(1, sizeof *row);
+    if (row && gv_handle_map_set(&execs, (uintptr_t)handle, (uintptr_t)row)) {
+        row->exec.handle = handle;
+        row->exec.id = gv_next_exec_id();
+        row->exec.flags = flags;
+        adopt(row, graph, origin_of(graph), GV_OP_INSTANTIATE);
+        gv_verbose("graph #%llu: %zu nodes, %zu edges, instantiated as exec #%llu%s%s",
+                   (unsigned long long)(row->exec.snapshot ? row->exec.snapshot->id : 0),
+                   row->exec.snapshot ? row->exec.snapshot->node_count : 0,
+                   row->exec.snapshot ? row->exec.snapshot->edge_count : 0, (unsigned long long)row->exec.id,
+                   row->exec.snapshot && row->exec.snapshot->refusal[0] ? "; cannot be armed: " : "",
+                   row->exec.snapshot ? row->exec.snapshot->refusal : "");
+    } else {
+        gv_free(row);
+        gv_note_once(GV_NOTE_FAILURE, "exec", "out of memory: an executable graph is not recorded");
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void gv_exec_updated(CUgraphExec handle, CUgraph graph)
+{
+    pthread_mutex_lock(&lock);
+    exec_row *row = row_of(handle);
+    if (row)
+        adopt(row, graph, GV_GRAPH_UPDATED, GV_OP_EXEC_UPDATE);
+    pthread_mutex_unlock(&lock);
+}
+
+void gv_exec_destroyed(CUgraphExec handle)
+{
+    pthread_mutex_lock(&lock);
+    exec_row *row = (exec_row *)(uintptr_t)gv_handle_map_take(&execs, (uintptr_t)handle);
+    uint64_t id = row ? row->exec.id : 0;
+    if (row) {
+        gv_snapshot_free(row->exec.snapshot);
+        gv_free(row->templates);
+        gv_handle_map_clear(&row->by_node);
+        gv_free(row);
+    }
+    pthread_mutex_unlock(&lock);
+    if (id) {
+        gv_operation_record operation = {.kind = GV_OP_EXEC_DESTROY, .object = id};
+        gv_operation(&operation);
+    }
+}
+
+// Under the lock.
+static template_node *template_of(exec_row *row, CUgraphNode node)
+{
+    uint64_t place = gv_handle_map_get(&row->by_node, (uintptr_t)node);
+    return place ? &row->templates[place - 1] : NULL;
+}
+
+static void unknown(gv_exec *exec, const char *why)
+{
+    if (!exec->unknown[0])
+        snprintf(exec->unknown, sizeof exec->unknown, "%s", why);
+}
+
+static void write_set_node(const gv_exec *exec, const template_node *found)
+{
+    gv_operation_record operation = {
+        .kind = GV_OP_EXEC_SET_NODE, .object = exec->id, .value = found ? (uint64_t)found->index + 1 : 0};
+    gv_operation(&operation);
+}
+
+void gv_exec_node_changed(CUgraphExec handle, CUgraphNode node, gv_apply_params apply, const void *params)
+{
+    pthread_mutex_lock(&lock);
+    exec_row *row = row_of(handle);
+    if (row) {
+        template_node *found = template_of(row, node);
+        write_set_node(&row->exec, found);
+        row->exec.changed = true;
+        // Without a clone the snapshot's nodes are the template's, which keep their old parameters.
+        if (!found || !row->exec.snapshot || !row->exec.snapshot->owned ||
+            apply(found->snapshot->nodes[found->index].node, params) != CUDA_SUCCESS)
+            unknown(&row->exec, "a node's parameters were replaced in a way that could not be followed");
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void gv_exec_node_enabled(CUgraphExec handle, CUgraphNode node, bool enabled)
+{
+    pthread_mutex_lock(&lock);
+    exec_row *row = row_of(handle);
+    if (row) {
+        template_node *found = template_of(row, node);
+        write_set_node(&row->exec, found);
+        row->exec.changed = true;
+        if (found)
+            found->snapshot->nodes[found->index].disabled = !enabled;
+        else
+            unknown(&row->exec, "a node was enabled or disabled that is not in the graph as it was read");
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void gv_exec_child_changed(CUgraphExec handle, CUgraphNode node, CUgraph child)
+{
+    pthread_mutex_lock(&lock);
+    exec_row *row = row_of(handle);
+    if (row) {
+        template_node *found = template_of(row, node);
+        write_set_node(&row->exec, found);
+        row->exec.changed = true;
+        gv_snapshot *fresh = found && row->exec.snapshot && row->exec.snapshot->owned
+                                 ? gv_snapshot_take(child, GV_GRAPH_CHILD, true, place_of, NULL, NULL)
+                                 : NULL;
+        if (fresh) {
+            gv_snapshot_node *owner = &found->snapshot->nodes[found->index];
+            // The old child's nodes must not be found any more.
+            for (size_t i = 0; i < row->template_count; i++)
+                if (row->templates[i].snapshot == owner->child)
+                    gv_handle_map_take(&row->by_node, (uintptr_t)row->templates[i].node);
+            gv_snapshot_free(owner->child);
+            fresh->parent_node = found->index;
+            owner->child = fresh;
+            if (fresh->refusal[0])
+                unknown(&row->exec, fresh->refusal);
+        } else {
+            unknown(&row->exec, "a child graph was replaced in a way that could not be followed");
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void gv_exec_now_unknown(CUgraphExec handle, const char *why)
+{
+    pthread_mutex_lock(&lock);
+    exec_row *row = row_of(handle);
+    if (row) {
+        row->exec.changed = true;
+        unknown(&row->exec, why);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+gv_exec *gv_exec_find(CUgraphExec handle)
+{
+    pthread_mutex_lock(&lock);
+    exec_row *row = row_of(handle);
+    pthread_mutex_unlock(&lock);
+    return row ? &row->exec : NULL;
+}
+
+void gv_exec_refresh(gv_exec *exec)
+{
+    if (!exec->changed || !exec->snapshot || exec->unknown[0])
+        return;
+    pthread_mutex_lock(&lock);
+    exec->changed = false;
+    exec->snapshot->origin = GV_GRAPH_UPDATED;
+    gv_snapshot_write(exec->snapshot);
+    pthread_mutex_unlock(&lock);
+    define_exec(gv_last_operation(), exec);
+}
+
+// ---- --graph -------------------------------------------------------------------------------------------------
+
+static bool has_kernel(const gv_snapshot *snapshot, const char *part)
+{
+    for (size_t i = 0; i < snapshot->node_count; i++) {
+        const gv_snapshot_node *node = &snapshot->nodes[i];
+        CUDA_KERNEL_NODE_PARAMS params;
+        const char *name = NULL;
+        memset(&params, 0, sizeof params);
+        if (node->child && has_kernel(node->child, part))
+            return true;
+        if (node->type == CU_GRAPH_NODE_TYPE_KERNEL &&
+            gv_cuda.cuGraphKernelNodeGetParams(node->node, &params) == CUDA_SUCCESS &&
+            gv_cuda.cuFuncGetName(&name, params.func ? params.func : (CUfunction)params.kern) == CUDA_SUCCESS && name &&
+            strstr(name, part))
+            return true;
+    }
+    return false;
+}
+
+bool gv_graph_matches(const gv_exec *exec, const char *name)
+{
+    if (!*name)
+        return true;
+    if (!exec->snapshot)
+        return false;
+    char *end = NULL;
+    unsigned long long id = strtoull(name, &end, 10);
+    if (*name >= '0' && *name <= '9' && !*end)
+        return exec->snapshot->id == id;
+    return has_kernel(exec->snapshot, name);
+}
+
+void gv_graphs_forget(void)
+{
+    gv_handle_map empty = {0};
+    places = execs = empty;
+    atomic_store(&captures, 0);
+    atomic_store(&next_order, 0);
+    pthread_mutex_init(&lock, NULL);
+}

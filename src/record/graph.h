@@ -1,0 +1,101 @@
+// What the recorder knows of graphs: where each node was launched, the snapshot each executable graph runs, and, when
+// arming is on, a clone of it whose nodes can be run one at a time after the program has destroyed its template.
+#ifndef GV_RECORD_GRAPH_H
+#define GV_RECORD_GRAPH_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct gv_snapshot gv_snapshot;
+
+typedef struct gv_snapshot_node {
+    CUgraphNode node; // in the clone when there is one, else in the program's template
+    CUgraphNodeType type;
+    uint64_t stack, stream, order; // where it came from
+    uint64_t event;                // id, for event nodes
+    bool disabled;                 // cuGraphNodeSetEnabled(..., 0)
+    gv_snapshot *child;            // child graph nodes
+} gv_snapshot_node;
+
+// One graph as the driver listed it. Child graphs are snapshots of their own.
+struct gv_snapshot {
+    uint64_t id; // graph id of the records written for it
+    unsigned origin;
+    uint64_t stack, parent, parent_node;
+    CUgraph graph; // what `nodes[].node` belong to
+    bool owned;    // `graph` is a clone to be destroyed with the snapshot
+    gv_snapshot_node *nodes;
+    size_t node_count;
+    uint32_t *order;    // topological
+    uint64_t *edges;    // quadruples, as in the edges record
+    size_t edge_count;
+    unsigned flags;     // enum gv_graph_flag
+    char refusal[256];  // why it cannot be run one node at a time; empty: it can
+};
+
+typedef struct gv_exec {
+    CUgraphExec handle;
+    uint64_t id;
+    unsigned long long flags;
+    uint64_t launches; // launches seen so far
+    uint64_t epoch;    // of gv_arm_next, as last seen
+    bool owed;         // its next launch is to be armed
+    gv_snapshot *snapshot;
+    bool changed;       // a set-params call came after the snapshot was written
+    char unknown[256];  // why the snapshot no longer says what the exec runs; empty: it does
+    bool refused;       // its refusal has been written
+} gv_exec;
+
+// ---- Captures: which node came from which call ----
+
+// Is any capture under way in this process? Cheap; called at every enqueue.
+bool gv_captures_active(void);
+void gv_capture_began(CUstream stream, bool per_thread, unsigned mode);
+void gv_capture_ended(CUstream stream, bool per_thread, CUgraph graph, CUresult result);
+
+// Is this stream capturing?
+bool gv_stream_is_capturing(CUstream stream, bool per_thread);
+
+// After an enqueue: if the stream is capturing, remembers stack, stream and order of the node or nodes it made and
+// answers true.
+bool gv_capture_note(CUstream stream, bool per_thread);
+
+// A node was added through the graph API.
+void gv_node_added(CUgraph graph, CUgraphNode node);
+
+// cuGraphClone and child graph nodes copy nodes: what is known of the original's is known of the copy's.
+void gv_graph_copied(CUgraph original, CUgraph copy);
+void gv_graph_destroyed(CUgraph graph);
+
+// ---- Executable graphs ----
+// All take a lock of their own and may call the driver.
+
+void gv_exec_created(CUgraphExec handle, CUgraph graph, unsigned long long flags);
+void gv_exec_updated(CUgraphExec handle, CUgraph graph);
+void gv_exec_destroyed(CUgraphExec handle);
+
+// The node's parameters in the exec were replaced: `apply` repeats it on the clone's node.
+typedef CUresult (*gv_apply_params)(CUgraphNode node, const void *params);
+void gv_exec_node_changed(CUgraphExec handle, CUgraphNode node, gv_apply_params apply, const void *params);
+void gv_exec_node_enabled(CUgraphExec handle, CUgraphNode node, bool enabled);
+void gv_exec_child_changed(CUgraphExec handle, CUgraphNode node, CUgraph child);
+
+// Something changed the exec in a way that cannot be repeated.
+void gv_exec_now_unknown(CUgraphExec handle, const char *why);
+
+// The exec's row, or NULL. It stays valid until the exec is destroyed, which the program may not do while it is being
+// launched.
+gv_exec *gv_exec_find(CUgraphExec handle);
+
+// Writes the snapshot anew (and an exec record) when set-params calls changed it since.
+void gv_exec_refresh(gv_exec *exec);
+
+// Does the --graph option name this exec? Its graph id in decimal, or part of a kernel's name.
+bool gv_graph_matches(const gv_exec *exec, const char *name);
+
+// For a forked child.
+void gv_graphs_forget(void);
+
+#endif

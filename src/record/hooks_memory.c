@@ -1,0 +1,238 @@
+// Hooks of allocation and free: each begins or ends a life of an address range.
+#include "record/graph.h"
+#include "record/hook.h"
+#include "record/ids.h"
+#include "record/recorder.h"
+
+// ---- Device memory -------------------------------------------------------------------------------------------
+
+GV_HOOK(cuMemAlloc_v2, (CUdeviceptr * pointer, size_t size), (pointer, size))
+{
+    CUresult result;
+    if (!gv_enter())
+        return real(pointer, size);
+    result = real(pointer, size);
+    if (result == CUDA_SUCCESS)
+        gv_allocated(*pointer, size, GV_ALLOCATION_DEVICE, 0, NULL);
+    gv_leave();
+    return result;
+}
+
+GV_HOOK(cuMemAllocPitch_v2, (CUdeviceptr * pointer, size_t *pitch, size_t width, size_t height, unsigned element),
+        (pointer, pitch, width, height, element))
+{
+    if (!gv_enter())
+        return real(pointer, pitch, width, height, element);
+    CUresult result = real(pointer, pitch, width, height, element);
+    if (result == CUDA_SUCCESS)
+        gv_allocated(*pointer, *pitch * height, GV_ALLOCATION_DEVICE, 0, NULL);
+    gv_leave();
+    return result;
+}
+
+GV_HOOK(cuMemAllocManaged, (CUdeviceptr * pointer, size_t size, unsigned flags), (pointer, size, flags))
+{
+    if (!gv_enter())
+        return real(pointer, size, flags);
+    CUresult result = real(pointer, size, flags);
+    if (result == CUDA_SUCCESS)
+        gv_allocated(*pointer, size, GV_ALLOCATION_MANAGED, 0, NULL);
+    gv_leave();
+    return result;
+}
+
+// The life ends before the driver is called: another thread may be given the address as soon as it is free.
+GV_HOOK(cuMemFree_v2, (CUdeviceptr pointer), (pointer))
+{
+    if (!gv_enter())
+        return real(pointer);
+    if (pointer)
+        gv_freed(pointer, 0);
+    CUresult result = real(pointer);
+    gv_leave();
+    return result;
+}
+
+// ---- Stream-ordered memory -----------------------------------------------------------------------------------
+
+GV_HOOK_PAIR(cuMemAllocAsync, _ptsz, (CUdeviceptr * pointer, size_t size, CUstream stream), (pointer, size, stream))
+{
+    if (!gv_enter())
+        return real(pointer, size, stream);
+    CUresult result = real(pointer, size, stream);
+    if (result == CUDA_SUCCESS && !(gv_captures_active() && gv_capture_note(stream, per_thread)))
+        gv_allocated(*pointer, size, GV_ALLOCATION_ASYNC, gv_stream_id(stream, per_thread), NULL);
+    gv_leave();
+    return result;
+}
+
+GV_HOOK_PAIR(cuMemAllocFromPoolAsync, _ptsz,
+             (CUdeviceptr * pointer, size_t size, CUmemoryPool pool, CUstream stream), (pointer, size, pool, stream))
+{
+    if (!gv_enter())
+        return real(pointer, size, pool, stream);
+    CUresult result = real(pointer, size, pool, stream);
+    if (result == CUDA_SUCCESS && !(gv_captures_active() && gv_capture_note(stream, per_thread)))
+        gv_allocated(*pointer, size, GV_ALLOCATION_ASYNC, gv_stream_id(stream, per_thread), NULL);
+    gv_leave();
+    return result;
+}
+
+GV_HOOK_PAIR(cuMemFreeAsync, _ptsz, (CUdeviceptr pointer, CUstream stream), (pointer, stream))
+{
+    if (!gv_enter())
+        return real(pointer, stream);
+    CUresult result = real(pointer, stream);
+    if (result == CUDA_SUCCESS && !(gv_captures_active() && gv_capture_note(stream, per_thread)))
+        gv_freed(pointer, gv_stream_id(stream, per_thread));
+    gv_leave();
+    return result;
+}
+
+// ---- Virtual memory ------------------------------------------------------------------------------------------
+
+GV_HOOK(cuMemMap,
+        (CUdeviceptr pointer, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+         unsigned long long flags),
+        (pointer, size, offset, handle, flags))
+{
+    if (!gv_enter())
+        return real(pointer, size, offset, handle, flags);
+    CUresult result = real(pointer, size, offset, handle, flags);
+    if (result == CUDA_SUCCESS)
+        gv_allocated(pointer, size, GV_ALLOCATION_MAPPED, 0, NULL);
+    gv_leave();
+    return result;
+}
+
+GV_HOOK(cuMemUnmap, (CUdeviceptr pointer, size_t size), (pointer, size))
+{
+    if (!gv_enter())
+        return real(pointer, size);
+    gv_unmapped(pointer, size);
+    CUresult result = real(pointer, size);
+    gv_leave();
+    return result;
+}
+
+// ---- Host memory the device can reach ------------------------------------------------------------------------
+
+GV_HOOK(cuMemHostAlloc, (void **pointer, size_t size, unsigned flags), (pointer, size, flags))
+{
+    if (!gv_enter())
+        return real(pointer, size, flags);
+    CUresult result = real(pointer, size, flags);
+    if (result == CUDA_SUCCESS)
+        gv_allocated((uint64_t)(uintptr_t)*pointer, size, GV_ALLOCATION_PINNED, 0, NULL);
+    gv_leave();
+    return result;
+}
+
+GV_HOOK(cuMemAllocHost_v2, (void **pointer, size_t size), (pointer, size))
+{
+    if (!gv_enter())
+        return real(pointer, size);
+    CUresult result = real(pointer, size);
+    if (result == CUDA_SUCCESS)
+        gv_allocated((uint64_t)(uintptr_t)*pointer, size, GV_ALLOCATION_PINNED, 0, NULL);
+    gv_leave();
+    return result;
+}
+
+GV_HOOK(cuMemFreeHost, (void *pointer), (pointer))
+{
+    if (!gv_enter())
+        return real(pointer);
+    gv_freed((uint64_t)(uintptr_t)pointer, 0);
+    CUresult result = real(pointer);
+    gv_leave();
+    return result;
+}
+
+GV_HOOK(cuMemHostRegister_v2, (void *pointer, size_t size, unsigned flags), (pointer, size, flags))
+{
+    if (!gv_enter())
+        return real(pointer, size, flags);
+    CUresult result = real(pointer, size, flags);
+    if (result == CUDA_SUCCESS)
+        gv_allocated((uint64_t)(uintptr_t)pointer, size, GV_ALLOCATION_PINNED, 0, NULL);
+    gv_leave();
+    return result;
+}
+
+GV_HOOK(cuMemHostUnregister, (void *pointer), (pointer))
+{
+    if (!gv_enter())
+        return real(pointer);
+    gv_freed((uint64_t)(uintptr_t)pointer, 0);
+    CUresult result = real(pointer);
+    gv_leave();
+    return result;
+}
+
+// ---- Memory of other processes, and module variables ---------------------------------------------------------
+
+GV_HOOK(cuIpcOpenMemHandle_v2, (CUdeviceptr * pointer, CUipcMemHandle handle, unsigned flags), (pointer, handle, flags))
+{
+    if (!gv_enter())
+        return real(pointer, handle, flags);
+    CUresult result = real(pointer, handle, flags);
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    if (result == CUDA_SUCCESS && gv_cuda.cuMemGetAddressRange(&base, &size, *pointer) == CUDA_SUCCESS)
+        gv_allocated(*pointer, size - (size_t)(*pointer - base), GV_ALLOCATION_IMPORTED, 0, NULL);
+    gv_leave();
+    return result;
+}
+
+GV_HOOK(cuIpcCloseMemHandle, (CUdeviceptr pointer), (pointer))
+{
+    if (!gv_enter())
+        return real(pointer);
+    gv_freed(pointer, 0);
+    CUresult result = real(pointer);
+    gv_leave();
+    return result;
+}
+
+GV_HOOK(cuModuleGetGlobal_v2, (CUdeviceptr * pointer, size_t *size, CUmodule module, const char *name),
+        (pointer, size, module, name))
+{
+    if (!gv_enter())
+        return real(pointer, size, module, name);
+    CUdeviceptr found = 0;
+    size_t bytes = 0;
+    CUresult result = real(&found, &bytes, module, name);
+    if (result == CUDA_SUCCESS) {
+        if (!gv_is_allocated(found))
+            gv_allocated(found, bytes, GV_ALLOCATION_GLOBAL, 0, name);
+        if (pointer)
+            *pointer = found;
+        if (size)
+            *size = bytes;
+    }
+    gv_leave();
+    return result;
+}
+
+// ---- Modules: unloading one frees its function handles for others ---------------------------------------------
+
+GV_HOOK(cuModuleUnload, (CUmodule module), (module))
+{
+    if (!gv_enter())
+        return real(module);
+    CUresult result = real(module);
+    gv_functions_unloaded();
+    gv_leave();
+    return result;
+}
+
+GV_HOOK(cuLibraryUnload, (CUlibrary library), (library))
+{
+    if (!gv_enter())
+        return real(library);
+    CUresult result = real(library);
+    gv_functions_unloaded();
+    gv_leave();
+    return result;
+}

@@ -1,0 +1,57 @@
+// Ids of driver objects. The driver re-uses handles; the trace's ids are never re-used. An object is given its id, and
+// its record is written, when it is first met.
+#ifndef GV_RECORD_IDS_H
+#define GV_RECORD_IDS_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+bool gv_ids_create(void);
+
+// For a forked child: drops the tables without locking or freeing them.
+void gv_ids_forget(void);
+
+// The id of a context; 0 for NULL.
+uint64_t gv_context_id(CUcontext context);
+
+// The id of a stream as an API call names it: NULL and CU_STREAM_LEGACY mean the legacy default stream of the current
+// context, or, for a per-thread variant of the call, NULL means the thread's own default stream.
+uint64_t gv_stream_id(CUstream stream, bool per_thread);
+void gv_stream_created(CUstream stream);
+void gv_stream_destroyed(CUstream stream);
+
+// Calls `visit` with the handle of every created stream of `context` that has not been destroyed, until it answers
+// false. Answers whether all were visited. Runs under a lock: `visit` may call the driver, but no id function.
+bool gv_streams_of(CUcontext context, bool (*visit)(CUstream stream, void *user), void *user);
+
+uint64_t gv_event_id(CUevent event);
+void gv_event_destroyed(CUevent event);
+
+// `function` may be a CUkernel, as launch calls allow.
+uint64_t gv_function_id(CUfunction function);
+
+// A module or library was unloaded: function handles may be used again for others.
+void gv_functions_unloaded(void);
+
+// The next graph (snapshot) or exec id.
+uint64_t gv_next_graph_id(void);
+uint64_t gv_next_exec_id(void);
+
+// ---- Allocations ----
+// A new life of [address, address + size): writes the ALLOC operation and the allocation record. `name` may be NULL.
+void gv_allocated(uint64_t address, uint64_t size, unsigned kind, uint64_t stream, const char *name);
+
+// The life at `address` ends: writes the FREE operation. Unknown addresses are ignored.
+void gv_freed(uint64_t address, uint64_t stream);
+
+// Is a life under way that begins at `address`?
+bool gv_is_allocated(uint64_t address);
+
+// cuMemUnmap: ends every life that begins in the range.
+void gv_unmapped(uint64_t address, uint64_t size);
+
+// Bytes of device memory in known lives.
+uint64_t gv_live_bytes(void);
+
+#endif

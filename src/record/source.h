@@ -1,0 +1,59 @@
+// Where the exact accesses of a kernel come from: one small interface, two sources (the Sanitizer's patches on a GPU,
+// the software driver). Copies and sets need none: their parameters say it all.
+#ifndef GV_RECORD_SOURCE_H
+#define GV_RECORD_SOURCE_H
+
+#include "base/error.h"
+#include "device/access_table.h"
+#include "trace/ranges.h"
+
+#include <cuda.h>
+#include <stdbool.h>
+
+// The ranges one node touched, by kind; normalised. Re-used from node to node.
+typedef struct gv_node_ranges {
+    gv_range *ranges[GV_ACCESS_KINDS];
+    size_t count[GV_ACCESS_KINDS], capacity[GV_ACCESS_KINDS];
+} gv_node_ranges;
+
+// Appends a range that begins at or after the end of the last one of its kind, joining adjacent ones.
+bool gv_node_ranges_append(gv_node_ranges *ranges, enum gv_access_kind kind, uint64_t start, uint64_t end);
+void gv_node_ranges_clear(gv_node_ranges *ranges);
+void gv_node_ranges_free(gv_node_ranges *ranges);
+
+// A source records the kernels that the calling thread launches between `before` and `after`.
+typedef struct gv_recording_source {
+    unsigned id; // enum gv_access_source in trace/record.h
+
+    // Makes ready to record in this context (patches its modules). Called with the context current and idle.
+    gv_status (*open)(CUcontext context, CUstream stream, gv_error *error);
+
+    // The next kernel launch is one to record.
+    gv_status (*before)(gv_error *error);
+
+    // The kernel has completed: hands over what it touched. A set that is not whole gives GV_ERR_LIMIT and a reason.
+    gv_status (*after)(gv_node_ranges *ranges, gv_error *error);
+
+    // Leaves nothing behind: patches off, memory freed. Called with the context current and idle.
+    void (*close)(void);
+} gv_recording_source;
+
+// The source that works in this process, or NULL with the reason (static text) in *why.
+const gv_recording_source *gv_source(const char **why);
+
+// One line for the process record: "soft", "sanitizer <path>", "none: reason".
+void gv_source_describe(char *text, size_t size);
+
+// enum gv_function_flag for a kernel: what of its machine code the source cannot see. 0 when everything is seen.
+unsigned gv_source_function_flags(CUfunction function, const char *name);
+
+// ---- The sources ----
+extern const gv_recording_source gv_source_soft;
+bool gv_source_soft_ready(const char **why);
+
+extern const gv_recording_source gv_source_sanitizer;
+bool gv_source_sanitizer_ready(const char **why);
+unsigned gv_sanitizer_function_flags(CUfunction function, const char *name);
+const char *gv_sanitizer_library(void);
+
+#endif

@@ -1,0 +1,415 @@
+// The Sanitizer API as a source. The driver loads libgravel-record.so as its injection library and calls
+// InitializeInjection; from then on module loads are watched. Nothing is patched until a replay is armed, and nothing
+// stays patched after it: patching costs 2x even when no data is gathered, and a patched graph with programmatic edges
+// faults. The graphs domain stays off, because watching it hides races (docs/recorder.md).
+#include "base/memory.h"
+#include "record/cubin.h"
+#include "record/drain.h"
+#include "record/hook.h"
+#include "record/ids.h"
+#include "record/recorder.h"
+#include "record/sanitizer_path.h"
+#include "record/source.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef GV_DEVICE_CODE
+
+#include <sanitizer.h>
+
+// The device code, as nvcc made it. `gravel doctor` looks for this section.
+#define GV_EMBED(symbol, path)                                                                                         \
+    __asm__(".section .gravel.fatbin,\"a\",@progbits\n.balign 64\n.hidden " #symbol "\n.global " #symbol "\n" #symbol    \
+            ":\n.incbin \"" path "\"\n.balign 64\n.previous\n");                                                       \
+    extern const unsigned char symbol[]
+GV_EMBED(gv_patch_image, GV_PATCH_FATBIN);
+GV_EMBED(gv_drain_image, GV_DRAIN_FATBIN);
+
+#define GV_SANITIZER_FUNCTIONS(F)                                                                                      \
+    F(sanitizerSubscribe)                                                                                              \
+    F(sanitizerUnsubscribe)                                                                                            \
+    F(sanitizerEnableCallback)                                                                                         \
+    F(sanitizerGetResultString)                                                                                        \
+    F(sanitizerAddPatches)                                                                                             \
+    F(sanitizerPatchInstructions)                                                                                      \
+    F(sanitizerPatchModule)                                                                                            \
+    F(sanitizerUnpatchModule)                                                                                          \
+    F(sanitizerSetLaunchCallbackData)
+
+static struct {
+#define GV_SANITIZER_FIELD(name) __typeof__(name) *name;
+    GV_SANITIZER_FUNCTIONS(GV_SANITIZER_FIELD)
+} api;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static Sanitizer_SubscriberHandle subscriber;
+static bool ready;
+static char library[1024];
+static char why_not[512] = "the driver did not load gravel's injection library (CUDA_INJECTION64_PATH): run the program "
+                           "through `gravel run`";
+
+static const char *result_text(SanitizerResult result)
+{
+    const char *text = NULL;
+    if (api.sanitizerGetResultString && api.sanitizerGetResultString(result, &text) == SANITIZER_SUCCESS && text)
+        return text;
+    return "unknown error";
+}
+
+// ---- Modules -------------------------------------------------------------------------------------------------
+
+typedef struct blind_function {
+    char *name; // NULL: every kernel of the module
+    unsigned flags;
+} blind_function;
+
+typedef struct module_row {
+    CUcontext context;
+    CUmodule module;
+    bool scanned;
+    bool patched;
+    blind_function *blind;
+    size_t blind_count, blind_capacity;
+} module_row;
+
+static module_row *modules;
+static size_t module_count, module_capacity;
+
+// Set while this thread loads device code of our own, which is not the program's to be patched.
+static __thread bool loading_own __attribute__((tls_model("initial-exec")));
+
+static void blind(const char *name, unsigned flags, void *user)
+{
+    module_row *row = user;
+    if (!GV_GROW(row->blind, row->blind_capacity, row->blind_count + 1)) {
+        row->scanned = false;
+        return;
+    }
+    row->blind[row->blind_count++] = (blind_function){name ? gv_strdup(name) : NULL, flags};
+    if (name && !row->blind[row->blind_count - 1].name)
+        row->scanned = false;
+}
+
+static void module_loaded(const Sanitizer_ResourceModuleData *data)
+{
+    module_row row = {.context = data->context, .module = data->module, .scanned = true};
+    if (!data->pCubin || !gv_cubin_scan(data->pCubin, data->cubinSize, blind, &row))
+        row.scanned = false;
+    pthread_mutex_lock(&lock);
+    if (GV_GROW(modules, module_capacity, module_count + 1))
+        modules[module_count++] = row;
+    else
+        gv_note_once(GV_NOTE_FAILURE, "module", "out of memory: a module's kernels are not recorded");
+    pthread_mutex_unlock(&lock);
+}
+
+static void module_unloaded(CUmodule module)
+{
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < module_count; i++) {
+        if (modules[i].module != module)
+            continue;
+        for (size_t j = 0; j < modules[i].blind_count; j++)
+            gv_free(modules[i].blind[j].name);
+        gv_free(modules[i].blind);
+        modules[i] = modules[--module_count];
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+unsigned gv_sanitizer_function_flags(CUfunction function, const char *name)
+{
+    if (!ready)
+        return 0;
+    CUmodule module = NULL;
+    unsigned flags = GV_FUNCTION_UNSCANNED;
+    if (gv_cuda.cuFuncGetModule(&module, function) != CUDA_SUCCESS)
+        return flags;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < module_count; i++) {
+        const module_row *row = &modules[i];
+        if (row->module != module)
+            continue;
+        flags = row->scanned ? 0 : GV_FUNCTION_UNSCANNED;
+        for (size_t j = 0; j < row->blind_count; j++)
+            if (!row->blind[j].name || (name && strcmp(row->blind[j].name, name) == 0))
+                flags |= row->blind[j].flags;
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+    return flags;
+}
+
+// ---- Callbacks -----------------------------------------------------------------------------------------------
+
+// The replay under way. Only one thread arms at a time.
+static struct {
+    CUcontext context;
+    CUstream stream;
+    gv_drain *drain;
+    bool seen;        // the launch between before() and after() came by
+    CUmodule module;  // the module of that launch
+    bool set_failed;
+} armed;
+static __thread bool recording __attribute__((tls_model("initial-exec")));
+
+// Every launch into the armed context is told its user data: a launch that is not told would run with stale data.
+static void launch_begins(const Sanitizer_LaunchData *data)
+{
+    if (data->context != armed.context)
+        return;
+    void *table = recording && armed.drain ? (void *)gv_drain_table(armed.drain) : NULL;
+    SanitizerResult result =
+        api.sanitizerSetLaunchCallbackData(data->hLaunch, data->function, data->hStream, table);
+    if (recording) {
+        armed.seen = true;
+        armed.module = data->module;
+        armed.set_failed = result != SANITIZER_SUCCESS;
+    }
+}
+
+static void callback(void *user, Sanitizer_CallbackDomain domain, Sanitizer_CallbackId id, const void *data)
+{
+    if (domain == SANITIZER_CB_DOMAIN_LAUNCH && id == SANITIZER_CBID_LAUNCH_BEGIN)
+        launch_begins(data);
+    else if (domain == SANITIZER_CB_DOMAIN_RESOURCE && id == SANITIZER_CBID_RESOURCE_MODULE_LOADED && !loading_own)
+        module_loaded(data);
+    else if (domain == SANITIZER_CB_DOMAIN_RESOURCE && id == SANITIZER_CBID_RESOURCE_MODULE_UNLOAD_STARTING)
+        module_unloaded(((const Sanitizer_ResourceModuleData *)data)->module);
+}
+
+static void initialize(void)
+{
+    char tried[1024] = "";
+    const char *arm = getenv("GRAVEL_ARM");
+    if (!getenv("GRAVEL_TRACE") || (arm && strcmp(arm, "none") == 0)) {
+        snprintf(why_not, sizeof why_not, "arming was not asked for");
+        return;
+    }
+    if (!gv_sanitizer_find(library, sizeof library, tried, sizeof tried)) {
+        snprintf(why_not, sizeof why_not,
+                 "NVIDIA's Sanitizer library (libsanitizer-public.so) was not found; tried %.300s. Set "
+                 "GRAVEL_SANITIZER to its path",
+                 tried);
+        return;
+    }
+    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
+        snprintf(why_not, sizeof why_not, "%s", dlerror());
+        return;
+    }
+#define GV_SANITIZER_FIND(name)                                                                                        \
+    *(void **)&api.name = dlsym(handle, #name);                                                                        \
+    if (!api.name) {                                                                                                   \
+        snprintf(why_not, sizeof why_not, "%.300s has no %s", library, #name);                                         \
+        return;                                                                                                        \
+    }
+    GV_SANITIZER_FUNCTIONS(GV_SANITIZER_FIND)
+    SanitizerResult result = api.sanitizerSubscribe(&subscriber, callback, NULL);
+    if (result == SANITIZER_SUCCESS)
+        result = api.sanitizerEnableCallback(1, subscriber, SANITIZER_CB_DOMAIN_RESOURCE,
+                                             SANITIZER_CBID_RESOURCE_MODULE_LOADED);
+    if (result == SANITIZER_SUCCESS)
+        result = api.sanitizerEnableCallback(1, subscriber, SANITIZER_CB_DOMAIN_RESOURCE,
+                                             SANITIZER_CBID_RESOURCE_MODULE_UNLOAD_STARTING);
+    if (result != SANITIZER_SUCCESS) {
+        snprintf(why_not, sizeof why_not, "the Sanitizer refused to start: %s", result_text(result));
+        return;
+    }
+    ready = true;
+}
+
+// Called by the driver inside cuInit. Its return value is not an error code; other injection libraries return 1.
+GV_EXPORT int InitializeInjection(void);
+int InitializeInjection(void)
+{
+    static atomic_flag done = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&done))
+        initialize();
+    return 1;
+}
+
+bool gv_source_sanitizer_ready(const char **why)
+{
+    *why = why_not;
+    return ready;
+}
+
+const char *gv_sanitizer_library(void)
+{
+    return library;
+}
+
+// ---- The source ----------------------------------------------------------------------------------------------
+
+// What is patched, and with which function of patch.cu. A kind this Sanitizer does not know is left out; an
+// instruction of that kind would then be unseen, and only the first kind is one that no kernel does without.
+static const struct {
+    Sanitizer_InstructionId instruction;
+    const char *function;
+    bool needed;
+} patches[] = {
+    {SANITIZER_INSTRUCTION_GLOBAL_MEMORY_ACCESS, "gravel_global", true},
+    {SANITIZER_INSTRUCTION_MEMCPY_ASYNC, "gravel_copy_async", true},
+    {SANITIZER_INSTRUCTION_BULK_COPY_GLOBAL_TO_SHARED, "gravel_bulk_read", true},
+    {SANITIZER_INSTRUCTION_BULK_COPY_SHARED_TO_GLOBAL, "gravel_bulk_write", true},
+    {SANITIZER_INSTRUCTION_BULK_REDUCTION_SHARED_TO_GLOBAL, "gravel_bulk_reduce", true},
+};
+
+// Contexts into which the patches have been loaded; they stay there.
+static CUcontext *prepared;
+static size_t prepared_count, prepared_capacity;
+
+static gv_status prepare(CUcontext context, gv_error *error)
+{
+    for (size_t i = 0; i < prepared_count; i++)
+        if (prepared[i] == context)
+            return GV_OK;
+    if (!GV_GROW(prepared, prepared_capacity, prepared_count + 1))
+        return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
+    loading_own = true;
+    SanitizerResult result = api.sanitizerAddPatches(gv_patch_image, context);
+    loading_own = false;
+    if (result != SANITIZER_SUCCESS)
+        return gv_fail(error, GV_ERR_IO, "the Sanitizer does not load gravel's patches: %s", result_text(result));
+    prepared[prepared_count++] = context;
+    return GV_OK;
+}
+
+static bool patch(module_row *row)
+{
+    for (size_t i = 0; i < sizeof patches / sizeof *patches; i++)
+        if (api.sanitizerPatchInstructions(patches[i].instruction, row->module, patches[i].function) !=
+                SANITIZER_SUCCESS &&
+            patches[i].needed)
+            return false;
+    return api.sanitizerPatchModule(row->module) == SANITIZER_SUCCESS;
+}
+
+static void unpatch_all(void)
+{
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < module_count; i++)
+        if (modules[i].patched) {
+            SanitizerResult result = api.sanitizerUnpatchModule(modules[i].module);
+            if (result != SANITIZER_SUCCESS)
+                gv_note_once(GV_NOTE_FAILURE, "unpatch", "a module could not be unpatched: %s. Its kernels run slower "
+                                                         "from here on", result_text(result));
+            modules[i].patched = false;
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+static void sanitizer_close(void)
+{
+    recording = false; // a node that failed never came to sanitizer_after
+    api.sanitizerEnableCallback(0, subscriber, SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_BEGIN);
+    unpatch_all();
+    gv_drain_free(armed.drain);
+    memset(&armed, 0, sizeof armed);
+}
+
+static gv_status sanitizer_open(CUcontext context, CUstream stream, gv_error *error)
+{
+    gv_status status = prepare(context, error);
+    if (status != GV_OK)
+        return status;
+    memset(&armed, 0, sizeof armed);
+    loading_own = true;
+    status = gv_drain_create(gv_drain_image, gv_live_bytes(), stream, &armed.drain, error);
+    loading_own = false;
+    if (status != GV_OK)
+        return status;
+    armed.context = context;
+    armed.stream = stream;
+    SanitizerResult result =
+        api.sanitizerEnableCallback(1, subscriber, SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_BEGIN);
+    if (result != SANITIZER_SUCCESS) {
+        sanitizer_close();
+        return gv_fail(error, GV_ERR_IO, "the Sanitizer does not report launches: %s", result_text(result));
+    }
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < module_count; i++)
+        if (modules[i].context == context)
+            modules[i].patched = patch(&modules[i]);
+    pthread_mutex_unlock(&lock);
+    return GV_OK;
+}
+
+static gv_status sanitizer_before(gv_error *error)
+{
+    armed.seen = armed.set_failed = false;
+    recording = true;
+    return GV_OK;
+}
+
+static bool is_patched(CUmodule module)
+{
+    bool patched = false;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < module_count && !patched; i++)
+        patched = modules[i].module == module && modules[i].patched;
+    pthread_mutex_unlock(&lock);
+    return patched;
+}
+
+static gv_status sanitizer_after(gv_node_ranges *ranges, gv_error *error)
+{
+    recording = false;
+    gv_status status = gv_drain_run(armed.drain, armed.stream, ranges, error);
+    if (status != GV_OK)
+        return status;
+    if (!armed.seen || armed.set_failed)
+        return gv_fail(error, GV_ERR_MISSING, "the Sanitizer did not report its launch");
+    if (!is_patched(armed.module))
+        return gv_fail(error, GV_ERR_MISSING, "its module could not be patched");
+    return GV_OK;
+}
+
+#else // built without nvcc or the Sanitizer's headers
+
+static gv_status sanitizer_open(CUcontext context, CUstream stream, gv_error *error)
+{
+    return gv_fail(error, GV_ERR_MISSING, "built without device code");
+}
+
+static gv_status sanitizer_before(gv_error *error)
+{
+    return gv_fail(error, GV_ERR_MISSING, "built without device code");
+}
+
+static gv_status sanitizer_after(gv_node_ranges *ranges, gv_error *error)
+{
+    return gv_fail(error, GV_ERR_MISSING, "built without device code");
+}
+
+static void sanitizer_close(void)
+{
+}
+
+bool gv_source_sanitizer_ready(const char **why)
+{
+    *why = "this gravel was built without nvcc or the Sanitizer's headers and records no accesses on a GPU";
+    return false;
+}
+
+unsigned gv_sanitizer_function_flags(CUfunction function, const char *name)
+{
+    return 0;
+}
+
+const char *gv_sanitizer_library(void)
+{
+    return "";
+}
+
+#endif
+
+const gv_recording_source gv_source_sanitizer = {GV_SOURCE_SANITIZER, sanitizer_open, sanitizer_before, sanitizer_after,
+                                              sanitizer_close};
