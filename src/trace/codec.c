@@ -179,9 +179,11 @@ static gv_status read_numbers(const uint8_t *data, size_t size, struct gv_number
         return gv_fail(error, GV_ERR_MEMORY, "no memory for %zu numbers of a trace record", count);
     const uint8_t *next = data, *limit = size ? data + size : data;
     for (size_t i = 0; next < limit; i++) {
-        next = gv_leb128_read(next, limit, &slot->items[i]);
+        uint64_t value;
+        next = gv_leb128_read(next, limit, &value);
         if (!next)
             return gv_fail(error, GV_ERR_FORMAT, "number %zu of a list is not a LEB128 number of 64 bits", i);
+        slot->items[i] = value;
     }
     *numbers = (gv_numbers){slot->items, count};
     return GV_OK;

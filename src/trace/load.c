@@ -341,7 +341,9 @@ static gv_status load_edges(gv_loader *loader, const gv_edges_record *record)
     if (record->items.count % 4 || graph->edge_count > growth->announced_edges ||
         more > growth->announced_edges - graph->edge_count)
         return malformed(loader, "a graph has more edges than it announced, or a part of one");
-    if (more && !GV_GROW(graph->edges, growth->edge_capacity, graph->edge_count + more))
+    if (more == 0)
+        return GV_OK;
+    if (!GV_GROW(graph->edges, growth->edge_capacity, graph->edge_count + more))
         return gv_load_out_of_memory(loader);
     for (const uint64_t *item = record->items.items, *end = item + record->items.count; item != end; item += 4) {
         if (item[0] > UINT32_MAX || item[1] > UINT32_MAX || item[2] > UINT8_MAX || item[3] > UINT8_MAX)
