@@ -16,8 +16,10 @@ typedef struct gv_detector {
 // The table and its length.
 const gv_detector *gv_detectors(size_t *count);
 
-// Runs every detector over one trace, appending to `findings`. Order of findings: by graph id, races before
-// incompletenesses, races by bytes falling; the same trace always gives the same order.
+// Runs every detector over one trace, appending to `findings`. Order of what it appends: by graph id, races before
+// incompletenesses, races by bytes falling (all pairs together), incompletenesses by kind, node and reason; the same
+// trace always gives the same order. Fails only when memory is out: what a damaged trace makes undecidable becomes an
+// incomplete finding.
 gv_status gv_detect(const gv_trace *trace, gv_findings *findings, gv_error *error);
 
 // ---- The detectors ----
@@ -26,7 +28,8 @@ gv_status gv_detect_incomplete(const gv_trace *trace, gv_findings *findings, gv_
 
 // The race detector on one graph, for benchmarks and tests that build their own input. `reads`, `writes` and
 // `atomics` have one set a node; any may be NULL. `undecided` receives the pairs ordered by programmatic edges
-// only (how many and one example); it may be NULL.
+// only (how many and one example, the first by the order of making); it may be NULL. At most 2^20 pairs of either
+// sort are told apart. Free the groups with gv_race_groups_free; they come by bytes, falling.
 typedef struct gv_race_input {
     size_t node_count;
     const gv_edge *edges;

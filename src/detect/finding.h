@@ -21,45 +21,48 @@ enum gv_incomplete_kind {
     GV_INCOMPLETE_NODE,         // accesses of a node could not all be seen; reason says why
     GV_INCOMPLETE_GRAPH,        // the launch was not recorded, or not to its end
     GV_INCOMPLETE_PROGRAMMATIC, // conflicting pairs that only a programmatic edge orders
-    GV_INCOMPLETE_TRACE,        // the trace is cut or damaged
+    GV_INCOMPLETE_TRACE,        // the trace is cut or damaged, or the recorder noted that it missed something
     GV_INCOMPLETE_NEVER_ARMED,  // a graph was launched but none of its launches was recorded
 };
 
 // One side of a race.
 typedef struct gv_side {
-    uint32_t node;  // index in the graph
-    bool writes, reads, atomic; // what it does on the conflicting bytes
+    uint64_t graph;             // snapshot the node lies in: the finding's, or a child graph's; 0 from gv_race_find
+    uint32_t node;              // index in that snapshot
+    bool writes, reads, atomic; // what it does on the conflicting bytes: plain writes, plain reads, atomic updates
     enum gv_access_precision precision;
 } gv_side;
 
 // Two nodes that touch the same bytes without order between them. `first` was made first (node.order, else index).
 typedef struct gv_race_pair {
     gv_side first, second;
-    enum gv_finding_id id;   // by what the two do: first writes and second reads is RAW, and so on; when several
-                             // apply, the one with the most bytes, ties RAW, WAW, WAR
-    gv_range_set ranges;     // all conflicting bytes
-    uint64_t bytes;          // how many they are
-    uint64_t raw_bytes, war_bytes, waw_bytes;
+    enum gv_finding_id id; // by what the two do: first writes and second reads is RAW, and so on; when several
+                           // apply, the one with the most bytes, ties RAW, WAW, WAR
+    gv_range_set ranges;   // all conflicting bytes, settled
+    uint64_t bytes;        // how many they are
+    uint64_t raw_bytes, war_bytes, waw_bytes; // each byte counts under one of them (docs/detectors.md)
 } gv_race_pair;
 
 // All pairs that one missing order explains: adding the edge `from` -> `to` would order every one of them.
 typedef struct gv_finding {
-    enum gv_finding_id id;
-    enum gv_confidence confidence;
+    enum gv_finding_id id;         // of the leading pair
+    enum gv_confidence confidence; // of the leading pair: no other pair of the group has a higher one
     const gv_trace *trace;
-    uint64_t graph;          // snapshot id
-    uint64_t launch;         // sequence number of the armed launch; 0: none
+    uint64_t graph;  // snapshot id; of a race, the one in which the edge would lie; of an incomplete node, the
+                     // one it lies in
+    uint64_t launch; // sequence number of the armed launch; 0: none
     // races
-    gv_race_pair *pairs;     // pairs[0] is the one nearest the missing edge; then by bytes, falling
+    gv_race_pair *pairs; // pairs[0] is the one nearest the missing edge; then by bytes, falling
     size_t pair_count;
-    uint32_t edge_from, edge_to;
-    uint64_t allocation;     // id of the allocation the leading pair's first range lies in; 0: none known
+    uint32_t edge_from, edge_to; // nodes of `graph`; also the example of GV_INCOMPLETE_PROGRAMMATIC
+    uint64_t allocation;         // id of the allocation the leading pair's first range lies in; 0: none known
     // incompletenesses
     enum gv_incomplete_kind incomplete;
-    uint64_t node;           // index + 1; 0: the graph as a whole
-    size_t affected;         // how many nodes, pairs or launches this one stands for
-    char *reason;            // owned; NULL for races
-    bool suppressed;         // matched by a suppression
+    uint64_t node;   // index + 1; 0: the graph as a whole
+    size_t affected; // how many nodes, pairs or launches this one stands for; of a race, how many recorded
+                     // launches of graphs of this structure showed the leading pair
+    char *reason;    // owned; NULL for races
+    bool suppressed; // matched by a suppression
 } gv_finding;
 
 typedef struct gv_findings {
@@ -71,6 +74,9 @@ void gv_findings_free(gv_findings *findings);
 
 // Appends an empty finding and returns it, or NULL when memory is out.
 gv_finding *gv_findings_add(gv_findings *findings);
+
+// Appends an incomplete finding with a copy of `reason`. False, with nothing appended, when memory is out.
+bool gv_findings_add_incomplete(gv_findings *findings, gv_finding finding, const char *reason);
 
 // Races among them that are not suppressed (incompletenesses are not counted).
 size_t gv_findings_races(const gv_findings *findings);

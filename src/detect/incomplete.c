@@ -1,0 +1,396 @@
+// What was not seen. A report without races means something only where this detector is silent too.
+#include "base/memory.h"
+#include "detect/detect.h"
+#include "detect/flatten.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// One thing that was not seen. Equal ones are reported once.
+typedef struct unseen {
+    enum gv_incomplete_kind kind;
+    uint64_t graph;
+    uint64_t node; // index + 1; 0: the graph as a whole
+    uint64_t launch;
+    size_t affected;
+    const char *reason; // in the trace, or owned
+    bool owned;
+} unseen;
+
+typedef struct inspection {
+    const gv_trace *trace;
+    gv_error *error;
+    unseen *items;
+    size_t count, capacity;
+} inspection;
+
+static gv_status out_of_memory(inspection *in)
+{
+    return gv_fail(in->error, GV_ERR_MEMORY, "out of memory while gathering what was not seen");
+}
+
+static gv_status add(inspection *in, unseen item)
+{
+    if (!GV_GROW(in->items, in->capacity, in->count + 1))
+        return out_of_memory(in);
+    in->items[in->count++] = item;
+    return GV_OK;
+}
+
+// As add, with a reason that is put together here.
+static gv_status add_formatted(inspection *in, unseen item, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static gv_status add_formatted(inspection *in, unseen item, const char *format, ...)
+{
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    char *copy = gv_strdup(text);
+    if (!copy)
+        return out_of_memory(in);
+    item.reason = copy;
+    item.owned = true;
+    gv_status status = add(in, item);
+    if (status)
+        gv_free(copy);
+    return status;
+}
+
+static int compare(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static bool is_graph(const gv_trace *trace, uint64_t id)
+{
+    return id && id < trace->graph_count && trace->graphs[id].id == id;
+}
+
+// ---- The trace --------------------------------------------------------------------------------------------------
+
+static gv_status inspect_trace(inspection *in)
+{
+    const gv_trace *trace = in->trace;
+    gv_status status = GV_OK;
+    if (trace->truncation)
+        status = add(in, (unseen){.kind = GV_INCOMPLETE_TRACE, .affected = 1, .reason = trace->truncation});
+    else if (!trace->ended)
+        status = add(in, (unseen){.kind = GV_INCOMPLETE_TRACE,
+                                  .affected = 1,
+                                  .reason = "the process ended without closing the trace (it was killed or is still "
+                                            "running): what it did last is missing"});
+    if (!status && trace->undefined)
+        status = add_formatted(in, (unseen){.kind = GV_INCOMPLETE_TRACE, .affected = 1},
+                               "%zu references lead to records that are not in the trace", trace->undefined);
+    for (size_t i = 0; i < trace->note_count && !status; i++) {
+        const gv_note *note = &trace->notes[i];
+        if (note->severity != GV_NOTE_INCOMPLETE && note->severity != GV_NOTE_FAILURE)
+            continue;
+        bool about_graph = is_graph(trace, note->graph);
+        status = add(in, (unseen){.kind = !about_graph ? GV_INCOMPLETE_TRACE
+                                          : note->node ? GV_INCOMPLETE_NODE
+                                                       : GV_INCOMPLETE_GRAPH,
+                                  .graph = about_graph ? note->graph : 0,
+                                  .node = about_graph ? note->node : 0,
+                                  .affected = 1,
+                                  .reason = note->text});
+    }
+    return status;
+}
+
+// ---- Armed launches ---------------------------------------------------------------------------------------------
+
+// Why a node without an access record is a gap, or NULL when it accesses no memory that could race.
+static const char *gap(const gv_node *node)
+{
+    if (node->flags & GV_NODE_DISABLED)
+        return NULL;
+    switch ((int)node->kind) {
+    case GV_NODE_EMPTY:
+    case GV_NODE_CHILD:
+    case GV_NODE_EVENT_WAIT:
+    case GV_NODE_EVENT_RECORD:
+    case GV_NODE_SEMAPHORE_SIGNAL:
+    case GV_NODE_SEMAPHORE_WAIT:
+    case GV_NODE_ALLOC:
+    case GV_NODE_FREE: return NULL;
+    case GV_NODE_HOST: return "it is a host function, whose accesses are not recorded";
+    case GV_NODE_CONDITIONAL: return "it is a conditional node, whose bodies are not recorded";
+    default: return "no accesses were recorded for it";
+    }
+}
+
+static gv_status inspect_records(inspection *in, const gv_armed *armed)
+{
+    const gv_trace *trace = in->trace;
+    gv_status status = GV_OK;
+    for (size_t r = 0; r < armed->access_count && !status; r++) {
+        const gv_access *row = &trace->accesses[armed->first_access + r];
+        if (row->precision != GV_PRECISION_INCOMPLETE)
+            continue;
+        status = add(in, (unseen){.kind = GV_INCOMPLETE_NODE,
+                                  .graph = row->graph,
+                                  .node = (uint64_t)row->node + 1,
+                                  .launch = armed->launch,
+                                  .affected = 1,
+                                  .reason = row->reason && *row->reason ? row->reason
+                                                                        : "not all of its accesses could be seen"});
+    }
+    return status;
+}
+
+// Looks for nodes of a recorded launch that have no access record, and for records of nodes the graph does not have.
+static gv_status inspect_nodes(inspection *in, const gv_armed *armed, const gv_flat_graph *flat)
+{
+    const gv_trace *trace = in->trace;
+    bool *recorded = gv_calloc(flat->node_count, sizeof *recorded);
+    if (!recorded)
+        return out_of_memory(in);
+    size_t strangers = 0;
+    for (size_t r = 0; r < armed->access_count; r++) {
+        const gv_access *row = &trace->accesses[armed->first_access + r];
+        size_t uses;
+        const uint32_t *instances = gv_flat_instances_of(flat, row->graph, &uses);
+        strangers += uses == 0;
+        for (size_t i = 0; i < uses && row->node < trace->graphs[row->graph].node_count; i++)
+            recorded[flat->instances[instances[i]].first + row->node] = true;
+    }
+    gv_status status = GV_OK;
+    for (uint32_t n = 0; n < flat->node_count && !status; n++) {
+        const gv_flat_node *at = &flat->nodes[n];
+        const char *why = recorded[n] || at->is_exit ? NULL : gap(gv_flat_node_record(trace, flat, n));
+        if (why)
+            status = add(in, (unseen){.kind = GV_INCOMPLETE_NODE,
+                                      .graph = flat->instances[at->instance].graph,
+                                      .node = (uint64_t)at->index + 1,
+                                      .launch = armed->launch,
+                                      .affected = 1,
+                                      .reason = why});
+    }
+    if (strangers && !status)
+        status = add_formatted(
+            in, (unseen){.kind = GV_INCOMPLETE_GRAPH, .graph = armed->graph, .launch = armed->launch, .affected = 1},
+            "%zu access records are of graphs that are not part of the launched one and were not checked", strangers);
+    gv_free(recorded);
+    return status;
+}
+
+static gv_status inspect_armed(inspection *in, const gv_armed *armed)
+{
+    unseen whole = {.kind = GV_INCOMPLETE_GRAPH,
+                    .graph = armed->graph,
+                    .node = armed->node,
+                    .launch = armed->launch,
+                    .affected = 1};
+    if (armed->status != GV_ARMED_COMPLETE) {
+        whole.reason = armed->reason && *armed->reason ? armed->reason : "no reason was given";
+        gv_status status = add(in, whole);
+        if (status || armed->status == GV_ARMED_REFUSED)
+            return status;
+    }
+    if (!is_graph(in->trace, armed->graph)) {
+        whole.graph = 0;
+        whole.reason = "the graph of a recorded launch is not in the trace";
+        return add(in, whole);
+    }
+    gv_status status = inspect_records(in, armed);
+    if (status)
+        return status;
+    gv_flat_graph flat;
+    gv_error why = {0};
+    gv_status laid_out = gv_flatten(in->trace, armed->graph, &flat, &why);
+    if (laid_out == GV_ERR_MEMORY)
+        return out_of_memory(in);
+    whole.node = 0;
+    if (laid_out)
+        return add_formatted(in, whole, "%s; it was not checked for races", why.text);
+    // Of a launch that broke off, what is missing behind the break has been said as a whole.
+    if (armed->status == GV_ARMED_COMPLETE)
+        status = inspect_nodes(in, armed, &flat);
+    gv_flat_graph_free(&flat);
+    return status;
+}
+
+// ---- Launches that were not armed -------------------------------------------------------------------------------
+
+static int by_exec_and_operation(const void *left, const void *right)
+{
+    const gv_exec_version *a = *(const gv_exec_version *const *)left, *b = *(const gv_exec_version *const *)right;
+    if (a->exec != b->exec)
+        return a->exec < b->exec ? -1 : 1;
+    if (a->operation != b->operation)
+        return a->operation < b->operation ? -1 : 1;
+    return a < b ? -1 : a > b;
+}
+
+// The snapshot that `exec` runs at operation `sequence`, or 0. `versions` are sorted.
+static uint64_t graph_run(const gv_exec_version *const *versions, size_t count, uint64_t exec, uint64_t sequence)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const gv_exec_version *v = versions[middle];
+        if (v->exec < exec || (v->exec == exec && v->operation <= sequence))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low && versions[low - 1]->exec == exec ? versions[low - 1]->graph : 0;
+}
+
+// Counts the launches of each snapshot; index 0 counts those of unknown graphs.
+static gv_status count_launches(inspection *in, size_t *launches)
+{
+    const gv_trace *trace = in->trace;
+    size_t version_count = trace->exec_version_count;
+    const gv_exec_version **versions = gv_calloc(version_count, sizeof *versions);
+    if (!versions)
+        return out_of_memory(in);
+    for (size_t i = 0; i < version_count; i++)
+        versions[i] = &trace->exec_versions[i];
+    qsort(versions, version_count, sizeof *versions, by_exec_and_operation);
+    for (size_t i = 0; i < trace->operation_count; i++) {
+        const gv_operation *operation = &trace->operations[i];
+        if (operation->kind != GV_OP_GRAPH_LAUNCH)
+            continue;
+        uint64_t graph = graph_run(versions, version_count, operation->object, operation->sequence);
+        launches[is_graph(trace, graph) ? graph : 0]++;
+    }
+    gv_free(versions);
+    return GV_OK;
+}
+
+// A snapshot that was launched and never armed. Snapshots with one fingerprint are of one structure: a program that
+// captures anew at every step has thousands of them.
+typedef struct unarmed {
+    uint64_t fingerprint, graph;
+    size_t launches;
+} unarmed;
+
+static int by_fingerprint(const void *left, const void *right)
+{
+    const unarmed *a = left, *b = right;
+    int order = compare(a->fingerprint, b->fingerprint);
+    return order ? order : compare(a->graph, b->graph);
+}
+
+static gv_status report_unarmed(inspection *in, unarmed *graphs, size_t count)
+{
+    gv_status status = GV_OK;
+    qsort(graphs, count, sizeof *graphs, by_fingerprint);
+    for (size_t i = 0, next; i < count && !status; i = next) {
+        size_t launches = 0;
+        for (next = i; next < count && graphs[next].fingerprint == graphs[i].fingerprint; next++)
+            launches += graphs[next].launches;
+        unseen item = {.kind = GV_INCOMPLETE_NEVER_ARMED, .graph = graphs[i].graph, .affected = launches};
+        if (next == i + 1)
+            status = add_formatted(in, item, "no launch of this graph was armed");
+        else
+            status = add_formatted(in, item, "no launch of this graph or of %zu others of its structure was armed",
+                                   next - i - 1);
+    }
+    return status;
+}
+
+static gv_status inspect_unarmed(inspection *in)
+{
+    const gv_trace *trace = in->trace;
+    size_t *launches = gv_calloc(trace->graph_count + 1, sizeof *launches);
+    bool *armed = gv_calloc(trace->graph_count + 1, sizeof *armed);
+    unarmed *graphs = gv_calloc(trace->graph_count + 1, sizeof *graphs);
+    gv_status status = launches && armed && graphs ? count_launches(in, launches) : out_of_memory(in);
+    for (size_t i = 0; i < trace->armed_count && !status; i++) {
+        if (is_graph(trace, trace->armed[i].graph))
+            armed[trace->armed[i].graph] = true;
+    }
+    size_t count = 0;
+    for (uint64_t g = 1; g < trace->graph_count && !status; g++) {
+        if (!launches[g] || armed[g])
+            continue;
+        gv_flat_graph flat;
+        gv_status laid_out = gv_flatten(trace, g, &flat, NULL);
+        if (laid_out == GV_ERR_MEMORY)
+            status = out_of_memory(in);
+        // What cannot be laid out is like nothing else: its id stands for it.
+        graphs[count++] = (unarmed){
+            .fingerprint = laid_out ? g : gv_flat_fingerprint(trace, &flat), .graph = g, .launches = launches[g]};
+        if (!laid_out)
+            gv_flat_graph_free(&flat);
+    }
+    if (!status)
+        status = report_unarmed(in, graphs, count);
+    if (!status && launches[0])
+        status = add(in, (unseen){.kind = GV_INCOMPLETE_NEVER_ARMED,
+                                  .affected = launches[0],
+                                  .reason = "executable graphs were launched whose graphs are not in the trace"});
+    gv_free(launches);
+    gv_free(armed);
+    gv_free(graphs);
+    return status;
+}
+
+// ---- Findings ---------------------------------------------------------------------------------------------------
+
+static int by_subject(const void *left, const void *right)
+{
+    const unseen *a = left, *b = right;
+    int order = compare(a->graph, b->graph);
+    if (!order)
+        order = compare(a->kind, b->kind);
+    if (!order)
+        order = compare(a->node, b->node);
+    if (!order)
+        order = strcmp(a->reason, b->reason);
+    return order ? order : compare(a->launch, b->launch);
+}
+
+static bool same_subject(const unseen *a, const unseen *b)
+{
+    return a->graph == b->graph && a->kind == b->kind && a->node == b->node && strcmp(a->reason, b->reason) == 0;
+}
+
+static gv_status report(inspection *in, gv_findings *findings)
+{
+    qsort(in->items, in->count, sizeof *in->items, by_subject);
+    for (size_t i = 0, next; i < in->count; i = next) {
+        const unseen *item = &in->items[i];
+        size_t launches = 0, affected = item->affected;
+        for (next = i; next < in->count && same_subject(&in->items[next], item); next++)
+            launches += in->items[next].launch != 0;
+        // A graph's own finding counts the launches it happened to; a note about one of them adds none.
+        if (item->kind == GV_INCOMPLETE_GRAPH && launches)
+            affected = launches;
+        gv_finding finding = {.trace = in->trace,
+                              .graph = item->graph,
+                              .launch = in->items[next - 1].launch,
+                              .incomplete = item->kind,
+                              .node = item->node,
+                              .affected = affected};
+        if (!gv_findings_add_incomplete(findings, finding, item->reason))
+            return out_of_memory(in);
+    }
+    return GV_OK;
+}
+
+gv_status gv_detect_incomplete(const gv_trace *trace, gv_findings *findings, gv_error *error)
+{
+    inspection in = {.trace = trace, .error = error};
+    gv_status status = inspect_trace(&in);
+    for (size_t i = 0; i < trace->armed_count && !status; i++)
+        status = inspect_armed(&in, &trace->armed[i]);
+    if (!status)
+        status = inspect_unarmed(&in);
+    if (!status && in.count)
+        status = report(&in, findings);
+    for (size_t i = 0; i < in.count; i++) {
+        if (in.items[i].owned)
+            gv_free((char *)in.items[i].reason);
+    }
+    gv_free(in.items);
+    return status;
+}

@@ -1,0 +1,463 @@
+// The race detector: from armed launches to findings. Launches of graphs of the same structure are taken together, so
+// that a graph that is captured or updated again and again shows each race once.
+#include "detect/race_core.h"
+
+#include "base/memory.h"
+#include "detect/flatten.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static gv_status out_of_memory(gv_error *error)
+{
+    return gv_fail(error, GV_ERR_MEMORY, "out of memory while looking for races");
+}
+
+// ---- One graph given as sets ------------------------------------------------------------------------------------
+
+static size_t add_streams(gv_race_stream *streams, size_t count, const gv_range_set *sets, size_t nodes, uint8_t kind)
+{
+    for (uint32_t n = 0; sets && n < nodes; n++) {
+        gv_range_set_settle(&sets[n]);
+        if (sets[n].count)
+            streams[count++] =
+                (gv_race_stream){.node = n, .kind = kind, .ranges = sets[n].ranges, .count = sets[n].count};
+    }
+    return count;
+}
+
+gv_status gv_race_find(const gv_race_input *input, gv_race_group **groups, size_t *group_count,
+                       gv_race_undecided *undecided, gv_error *error)
+{
+    *groups = NULL;
+    *group_count = 0;
+    gv_graph_order *order;
+    gv_status status = gv_graph_order_build(input->node_count, input->edges, input->edge_count, &order, error);
+    if (status)
+        return status;
+    gv_race_subject subject = {
+        .order = order, .node_count = input->node_count, .made = input->made, .precision = input->precision};
+    gv_race_pair_list pairs = {0};
+    gv_race_undecided ignored;
+    gv_race_stream *streams = gv_calloc(input->node_count, 3 * sizeof *streams);
+    if (streams) {
+        size_t count = add_streams(streams, 0, input->reads, input->node_count, GV_RACE_READ);
+        count = add_streams(streams, count, input->writes, input->node_count, GV_RACE_WRITE);
+        count = add_streams(streams, count, input->atomics, input->node_count, GV_RACE_ATOMIC);
+        status = gv_race_sweep(&subject, streams, count, &pairs, undecided ? undecided : &ignored, error);
+    } else {
+        status = out_of_memory(error);
+    }
+    if (!status)
+        status = gv_race_group_pairs(&subject, &pairs, groups, group_count, error);
+    gv_race_pair_list_free(&pairs);
+    gv_free(streams);
+    gv_graph_order_free(order);
+    return status;
+}
+
+// ---- The accesses of one launch ---------------------------------------------------------------------------------
+
+// The streams of a launch, by flat node. Where a node has several access records, their ranges are united.
+typedef struct launch_input {
+    gv_race_stream *streams;
+    size_t stream_count;
+    gv_range_set *united;
+    size_t united_count;
+    enum gv_access_precision *precision;
+} launch_input;
+
+static void launch_input_free(launch_input *input)
+{
+    for (size_t i = 0; i < input->united_count; i++)
+        gv_range_set_free(&input->united[i]);
+    gv_free(input->united);
+    gv_free(input->streams);
+    gv_free(input->precision);
+    *input = (launch_input){0};
+}
+
+static int by_node_and_kind(const void *left, const void *right)
+{
+    const gv_race_stream *a = left, *b = right;
+    if (a->node != b->node)
+        return a->node < b->node ? -1 : 1;
+    return a->kind < b->kind ? -1 : a->kind > b->kind;
+}
+
+static void add_record(launch_input *input, const gv_access *access, uint32_t node)
+{
+    const gv_bytes fields[] = {access->reads, access->writes, access->atomics};
+    static const uint8_t kinds[] = {GV_RACE_READ, GV_RACE_WRITE, GV_RACE_ATOMIC};
+    for (size_t k = 0; k < 3; k++) {
+        if (!fields[k].length)
+            continue;
+        input->streams[input->stream_count++] = (gv_race_stream){.node = node, .kind = kinds[k], .encoded = fields[k]};
+        if (access->precision > input->precision[node])
+            input->precision[node] = access->precision;
+    }
+}
+
+// Puts the records of one node and kind together; `streams` are sorted.
+static gv_status unite(launch_input *input, gv_error *error)
+{
+    size_t kept = 0, count = input->stream_count;
+    for (size_t i = 0, next; i < count; i = next) {
+        for (next = i + 1; next < count && by_node_and_kind(&input->streams[i], &input->streams[next]) == 0;)
+            next++;
+        gv_race_stream stream = input->streams[i];
+        if (next > i + 1) {
+            gv_range_set *all = &input->united[input->united_count++];
+            for (size_t k = i; k < next; k++) {
+                gv_range_cursor cursor = gv_range_cursor_open(input->streams[k].encoded);
+                for (gv_range range; gv_range_cursor_next(&cursor, &range);) {
+                    gv_status status = gv_range_set_add(all, range.start, range.end, error);
+                    if (status)
+                        return status;
+                }
+            }
+            gv_range_set_settle(all);
+            stream.ranges = all->ranges;
+            stream.count = all->count;
+        }
+        input->streams[kept++] = stream;
+    }
+    input->stream_count = kept;
+    return GV_OK;
+}
+
+static gv_status read_launch(const gv_trace *trace, const gv_flat_graph *flat, const gv_armed *armed,
+                             launch_input *input, gv_error *error)
+{
+    *input = (launch_input){0};
+    const gv_access *rows = trace->accesses + armed->first_access;
+    // A snapshot that several child nodes run has its rows once for all of them.
+    size_t most = 0;
+    for (size_t r = 0; r < armed->access_count; r++) {
+        size_t uses;
+        gv_flat_instances_of(flat, rows[r].graph, &uses);
+        most += uses;
+    }
+    input->streams = gv_calloc(most, 3 * sizeof *input->streams);
+    input->united = gv_calloc(most, 3 * sizeof *input->united);
+    input->precision = gv_calloc(flat->node_count, sizeof *input->precision);
+    if (!input->streams || !input->united || !input->precision)
+        return out_of_memory(error);
+    for (size_t r = 0; r < armed->access_count; r++) {
+        size_t uses;
+        const uint32_t *instances = gv_flat_instances_of(flat, rows[r].graph, &uses);
+        for (size_t i = 0; i < uses && rows[r].node < trace->graphs[rows[r].graph].node_count; i++)
+            add_record(input, &rows[r], flat->instances[instances[i]].first + rows[r].node);
+    }
+    qsort(input->streams, input->stream_count, sizeof *input->streams, by_node_and_kind);
+    return unite(input, error);
+}
+
+// ---- Graphs of one structure ------------------------------------------------------------------------------------
+
+// An armed launch that is to be looked at.
+typedef struct candidate {
+    const gv_armed *armed;
+    size_t snapshot; // index in the table of snapshots
+} candidate;
+
+// An armed snapshot, laid out.
+typedef struct snapshot {
+    uint64_t graph;
+    gv_flat_graph flat;
+    uint64_t fingerprint;
+    size_t first_alike; // index of the first snapshot of the same structure
+} snapshot;
+
+// Where a pair was seen: the launch that showed it first, and how many did.
+typedef struct sighting {
+    uint64_t key; // first node << 32 | second node
+    size_t candidate;
+    size_t launches;
+} sighting;
+
+typedef struct detection {
+    const gv_trace *trace;
+    gv_findings *findings;
+    gv_error *error;
+    snapshot *snapshots;
+    size_t snapshot_count;
+    candidate *candidates; // in file order
+    size_t candidate_count;
+    // of the structure at hand
+    gv_race_pair_list pairs;
+    sighting *sightings; // sorted by key
+    size_t sighting_count, sighting_capacity;
+    enum gv_access_precision *precision;
+} detection;
+
+static uint64_t key_of(const gv_race_pair *pair)
+{
+    return (uint64_t)pair->first.node << 32 | pair->second.node;
+}
+
+static int by_key(const void *left, const void *right)
+{
+    const sighting *a = left, *b = right;
+    return a->key < b->key ? -1 : a->key > b->key;
+}
+
+static sighting *find_sighting(const detection *d, uint64_t key)
+{
+    sighting wanted = {.key = key};
+    return d->sighting_count ? bsearch(&wanted, d->sightings, d->sighting_count, sizeof wanted, by_key) : NULL;
+}
+
+// Adds an incomplete finding about a whole graph.
+static gv_status add_incomplete(detection *d, enum gv_incomplete_kind kind, uint64_t graph, size_t affected,
+                                const char *reason)
+{
+    gv_finding finding = {
+        .id = GV_FINDING_INCOMPLETE, .incomplete = kind, .trace = d->trace, .graph = graph, .affected = affected};
+    return gv_findings_add_incomplete(d->findings, finding, reason) ? GV_OK : out_of_memory(d->error);
+}
+
+// Takes over the pairs of one launch that no earlier launch of the structure has shown.
+static gv_status merge(detection *d, size_t shown_by, gv_race_pair_list *found)
+{
+    size_t known = d->sighting_count;
+    for (size_t i = 0; i < found->count; i++) {
+        gv_race_pair *pair = &found->items[i];
+        sighting wanted = {.key = key_of(pair), .candidate = shown_by, .launches = 1};
+        sighting *seen = known ? bsearch(&wanted, d->sightings, known, sizeof wanted, by_key) : NULL;
+        if (seen) {
+            seen->launches++;
+            continue;
+        }
+        if (!GV_GROW(d->sightings, d->sighting_capacity, d->sighting_count + 1) ||
+            !GV_GROW(d->pairs.items, d->pairs.capacity, d->pairs.count + 1))
+            return out_of_memory(d->error);
+        d->sightings[d->sighting_count++] = wanted;
+        d->pairs.items[d->pairs.count++] = *pair;
+        pair->ranges = (gv_range_set){0};
+    }
+    if (d->sighting_count > known)
+        qsort(d->sightings, d->sighting_count, sizeof *d->sightings, by_key);
+    d->pairs.limited |= found->limited;
+    return GV_OK;
+}
+
+static gv_status report_undecided(detection *d, const snapshot *from, const gv_race_undecided *undecided)
+{
+    if (!undecided->pairs)
+        return GV_OK;
+    uint32_t first, second;
+    uint32_t common = gv_flat_common(&from->flat, undecided->first, undecided->second, &first, &second);
+    uint64_t graph = from->flat.instances[common].graph;
+    char reason[160];
+    snprintf(reason, sizeof reason, "%s%zu conflicting %s ordered by programmatic edges only, such as nodes %u and %u",
+             undecided->pairs >= GV_RACE_PAIR_LIMIT ? "at least " : "", undecided->pairs,
+             undecided->pairs == 1 ? "pair of nodes is" : "pairs of nodes are", first, second);
+    gv_status status = add_incomplete(d, GV_INCOMPLETE_PROGRAMMATIC, graph, undecided->pairs, reason);
+    if (!status) {
+        gv_finding *added = &d->findings->items[d->findings->count - 1];
+        added->node = (uint64_t)first + 1;
+        added->edge_from = first;
+        added->edge_to = second;
+    }
+    return status;
+}
+
+// Turns flat places into snapshot and node.
+static void place_side(gv_side *side, const gv_flat_graph *flat)
+{
+    gv_flat_node at = flat->nodes[side->node];
+    side->graph = flat->instances[at.instance].graph;
+    side->node = at.index;
+}
+
+// Turns a group into a finding, which takes over its pairs.
+static gv_status report_group(detection *d, gv_race_group *group)
+{
+    const sighting *lead = find_sighting(d, key_of(&group->pairs[0]));
+    const candidate *shown = &d->candidates[lead->candidate];
+    const gv_flat_graph *flat = &d->snapshots[shown->snapshot].flat;
+    gv_finding *finding = gv_findings_add(d->findings);
+    if (!finding)
+        return out_of_memory(d->error);
+    uint32_t common = gv_flat_common(flat, group->edge_from, group->edge_to, &finding->edge_from, &finding->edge_to);
+    finding->trace = d->trace;
+    finding->id = group->pairs[0].id;
+    finding->confidence = gv_race_confidence(&group->pairs[0]);
+    finding->graph = flat->instances[common].graph;
+    finding->launch = shown->armed->launch;
+    finding->affected = lead->launches;
+    finding->allocation =
+        gv_trace_allocation_at(d->trace, group->pairs[0].ranges.ranges[0].start, shown->armed->launch);
+    for (size_t i = 0; i < group->pair_count; i++) {
+        const sighting *seen = find_sighting(d, key_of(&group->pairs[i]));
+        const gv_flat_graph *in = &d->snapshots[d->candidates[seen->candidate].snapshot].flat;
+        place_side(&group->pairs[i].first, in);
+        place_side(&group->pairs[i].second, in);
+    }
+    finding->pairs = group->pairs;
+    finding->pair_count = group->pair_count;
+    group->pairs = NULL;
+    group->pair_count = 0;
+    return GV_OK;
+}
+
+// Looks at every launch of one structure and gathers the pairs.
+static gv_status search_launches(detection *d, size_t structure, gv_race_subject *subject, gv_race_undecided *most,
+                                 size_t *most_in)
+{
+    gv_status status = GV_OK;
+    for (size_t c = 0; c < d->candidate_count && !status; c++) {
+        const snapshot *from = &d->snapshots[d->candidates[c].snapshot];
+        if (from->first_alike != structure)
+            continue;
+        launch_input input;
+        gv_race_pair_list found = {0};
+        gv_race_undecided undecided = {0};
+        status = read_launch(d->trace, &from->flat, d->candidates[c].armed, &input, d->error);
+        subject->precision = input.precision;
+        if (!status)
+            status = gv_race_sweep(subject, input.streams, input.stream_count, &found, &undecided, d->error);
+        if (!status)
+            status = merge(d, c, &found);
+        if (!status && undecided.pairs > most->pairs) {
+            *most = undecided;
+            *most_in = d->candidates[c].snapshot;
+        }
+        gv_race_pair_list_free(&found);
+        launch_input_free(&input);
+    }
+    return status;
+}
+
+static gv_status report_structure(detection *d, size_t structure, const gv_race_subject *subject)
+{
+    gv_race_group *groups = NULL;
+    size_t group_count = 0;
+    bool limited = d->pairs.limited;
+    gv_status status = gv_race_group_pairs(subject, &d->pairs, &groups, &group_count, d->error);
+    for (size_t i = 0; i < group_count && !status; i++)
+        status = report_group(d, &groups[i]);
+    gv_race_groups_free(groups, group_count);
+    if (!status && limited) {
+        char reason[120];
+        snprintf(reason, sizeof reason, "more than %d pairs of nodes race; the others are not listed",
+                 GV_RACE_PAIR_LIMIT);
+        status = add_incomplete(d, GV_INCOMPLETE_GRAPH, d->snapshots[structure].graph, 1, reason);
+    }
+    return status;
+}
+
+static gv_status detect_structure(detection *d, size_t structure)
+{
+    const snapshot *first = &d->snapshots[structure];
+    gv_graph_order *order;
+    gv_error why = {0};
+    gv_status status =
+        gv_graph_order_build(first->flat.node_count, first->flat.edges, first->flat.edge_count, &order, &why);
+    if (status == GV_ERR_MEMORY)
+        return out_of_memory(d->error);
+    if (status)
+        return add_incomplete(d, GV_INCOMPLETE_GRAPH, first->graph, 1, why.text);
+    gv_race_subject subject = {.order = order, .node_count = first->flat.node_count, .made = first->flat.made};
+    gv_race_undecided undecided = {0};
+    size_t undecided_in = structure;
+    status = search_launches(d, structure, &subject, &undecided, &undecided_in);
+    // The pairs carry the precision of their sides; the subject's belonged to a launch.
+    subject.precision = NULL;
+    if (!status)
+        status = report_structure(d, structure, &subject);
+    if (!status)
+        status = report_undecided(d, &d->snapshots[undecided_in], &undecided);
+    gv_race_pair_list_free(&d->pairs);
+    d->sighting_count = 0;
+    gv_graph_order_free(order);
+    return status;
+}
+
+// ---- All launches of a trace ------------------------------------------------------------------------------------
+
+// Order by fingerprint first, so that snapshots of one structure lie side by side.
+static int by_fingerprint(const void *left, const void *right)
+{
+    const snapshot *a = *(snapshot *const *)left, *b = *(snapshot *const *)right;
+    if (a->fingerprint != b->fingerprint)
+        return a->fingerprint < b->fingerprint ? -1 : 1;
+    return a < b ? -1 : a > b;
+}
+
+// Finds for each snapshot the first one of the same structure.
+static gv_status find_alike(detection *d)
+{
+    snapshot **sorted = gv_calloc(d->snapshot_count, sizeof *sorted);
+    if (!sorted)
+        return out_of_memory(d->error);
+    for (size_t i = 0; i < d->snapshot_count; i++)
+        sorted[i] = &d->snapshots[i];
+    qsort(sorted, d->snapshot_count, sizeof *sorted, by_fingerprint);
+    for (size_t i = 0; i < d->snapshot_count; i++) {
+        sorted[i]->first_alike = (size_t)(sorted[i] - d->snapshots);
+        for (size_t k = i; k > 0 && sorted[k - 1]->fingerprint == sorted[i]->fingerprint; k--) {
+            if (gv_flat_same_structure(d->trace, &sorted[k - 1]->flat, &sorted[i]->flat)) {
+                sorted[i]->first_alike = sorted[k - 1]->first_alike;
+                break;
+            }
+        }
+    }
+    gv_free(sorted);
+    return GV_OK;
+}
+
+// Lays out the graphs of all launches that were recorded, to their end or not. Graphs whose order cannot be known are
+// the incomplete detector's business.
+static gv_status gather(detection *d)
+{
+    const gv_trace *trace = d->trace;
+    size_t *snapshot_of = gv_calloc(trace->graph_count, sizeof *snapshot_of); // plus 1; SIZE_MAX: cannot be laid out
+    d->snapshots = gv_calloc(trace->armed_count, sizeof *d->snapshots);
+    d->candidates = gv_calloc(trace->armed_count, sizeof *d->candidates);
+    gv_status status = snapshot_of && d->snapshots && d->candidates ? GV_OK : out_of_memory(d->error);
+    for (size_t i = 0; i < trace->armed_count && !status; i++) {
+        const gv_armed *armed = &trace->armed[i];
+        if (armed->status == GV_ARMED_REFUSED || !armed->access_count || !armed->graph ||
+            armed->graph >= trace->graph_count)
+            continue;
+        size_t *at = &snapshot_of[armed->graph];
+        if (!*at) {
+            snapshot *added = &d->snapshots[d->snapshot_count];
+            gv_error why = {0};
+            gv_status laid_out = gv_flatten(trace, armed->graph, &added->flat, &why);
+            if (laid_out == GV_ERR_MEMORY)
+                status = out_of_memory(d->error);
+            if (laid_out) {
+                *at = SIZE_MAX;
+                continue;
+            }
+            added->graph = armed->graph;
+            added->fingerprint = gv_flat_fingerprint(trace, &added->flat);
+            *at = ++d->snapshot_count;
+        }
+        if (*at != SIZE_MAX)
+            d->candidates[d->candidate_count++] = (candidate){.armed = armed, .snapshot = *at - 1};
+    }
+    gv_free(snapshot_of);
+    return status ? status : find_alike(d);
+}
+
+gv_status gv_detect_race(const gv_trace *trace, gv_findings *findings, gv_error *error)
+{
+    detection d = {.trace = trace, .findings = findings, .error = error};
+    gv_status status = gather(&d);
+    for (size_t i = 0; i < d.snapshot_count && !status; i++) {
+        if (d.snapshots[i].first_alike == i)
+            status = detect_structure(&d, i);
+    }
+    for (size_t i = 0; i < d.snapshot_count; i++)
+        gv_flat_graph_free(&d.snapshots[i].flat);
+    gv_free(d.snapshots);
+    gv_free(d.candidates);
+    gv_free(d.sightings);
+    return status;
+}

@@ -1,0 +1,597 @@
+// Which accesses race, decided once for each distinct set of accesses, and the pairs of nodes that come of it.
+//
+// Programs touch memory in buffers: millions of ranges have a few thousand distinct sets of accessing nodes. A set is
+// known by its signature; a set without a race costs one look-up in a cache after its first sight, and a racing one
+// gathers the segments it is met on, which are handed to its pairs at the end.
+#include "detect/race_core.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// The relation of two nodes on one byte, strongest first.
+enum hazard { HAZARD_RAW, HAZARD_WAW, HAZARD_WAR };
+
+// A pair that races on the bytes of a racing set, and how.
+typedef struct race_link {
+    uint32_t pair;
+    uint8_t hazard;
+    uint8_t first_mask, second_mask;
+} race_link;
+
+// A set of accesses that holds at least one race.
+typedef struct racing_set {
+    gv_race_signature signature;
+    size_t first_link, link_count;
+    gv_range *segments;
+    size_t segment_count, segment_capacity;
+} racing_set;
+
+// A remembered verdict. `set`: index + 1 of the racing set, 0 when there is no race.
+typedef struct verdict {
+    gv_race_signature signature;
+    uint32_t set;
+    bool used;
+} verdict;
+
+// Open addressing from a pair of nodes to a number; key 0 is free, so keys are stored plus 1.
+typedef struct pair_map {
+    uint64_t *keys;
+    uint32_t *values;
+    size_t count, size; // size is a power of two, or 0
+} pair_map;
+
+// An active node in the order of chains.
+typedef struct member {
+    uint32_t chain, position, node;
+    uint8_t mask;
+} member;
+
+// The members of one chain.
+typedef struct span {
+    uint32_t chain;
+    size_t begin, end;
+} span;
+
+struct gv_race_table {
+    const gv_race_subject *subject;
+    bool programmatic; // the graph has programmatic edges
+
+    verdict *cache; // direct-mapped
+    size_t cache_size, cache_misses;
+
+    racing_set *sets;
+    size_t set_count, set_capacity;
+    uint32_t *set_slots; // open addressing by signature; index + 1
+    size_t slot_count;   // power of two, or 0
+    race_link *links;
+    size_t link_count, link_capacity;
+
+    gv_race_pair_list pairs;
+    pair_map pair_index;
+    pair_map undecided_index;
+    gv_race_undecided undecided;
+
+    member *members; // scratch
+    size_t member_capacity;
+    span *spans;
+    size_t span_capacity;
+};
+
+enum { SMALLEST_CACHE = 1 << 10, LARGEST_CACHE = 1 << 20 };
+
+static gv_status out_of_memory(gv_error *error)
+{
+    return gv_fail(error, GV_ERR_MEMORY, "out of memory for the racing pairs of a graph");
+}
+
+// ---- Pairs of nodes to numbers ----------------------------------------------------------------------------------
+
+static size_t hash_pair(uint64_t key, size_t size)
+{
+    key *= UINT64_C(0x9e3779b97f4a7c15);
+    return (size_t)(key ^ key >> 32) & (size - 1);
+}
+
+// The place of `key` or the free one where it belongs.
+static size_t find_slot(const pair_map *map, uint64_t key)
+{
+    size_t slot = hash_pair(key, map->size);
+    while (map->keys[slot] && map->keys[slot] != key + 1)
+        slot = (slot + 1) & (map->size - 1);
+    return slot;
+}
+
+// Makes room for one more entry.
+static bool pair_map_reserve(pair_map *map)
+{
+    if (map->size && map->count < map->size / 2)
+        return true;
+    pair_map larger = {.size = map->size ? 2 * map->size : 64};
+    larger.keys = gv_calloc(larger.size, sizeof *larger.keys);
+    larger.values = gv_calloc(larger.size, sizeof *larger.values);
+    if (!larger.keys || !larger.values) {
+        gv_free(larger.keys);
+        gv_free(larger.values);
+        return false;
+    }
+    for (size_t i = 0; i < map->size; i++) {
+        if (map->keys[i]) {
+            size_t slot = find_slot(&larger, map->keys[i] - 1);
+            larger.keys[slot] = map->keys[i];
+            larger.values[slot] = map->values[i];
+        }
+    }
+    larger.count = map->count;
+    gv_free(map->keys);
+    gv_free(map->values);
+    *map = larger;
+    return true;
+}
+
+static void pair_map_free(pair_map *map)
+{
+    gv_free(map->keys);
+    gv_free(map->values);
+}
+
+// ---- One pair ---------------------------------------------------------------------------------------------------
+
+static uint64_t made_at(const gv_race_subject *subject, uint32_t node)
+{
+    return subject->made ? subject->made[node] : node;
+}
+
+// Was `a` made before `b`?
+static bool made_before(const gv_race_subject *subject, uint32_t a, uint32_t b)
+{
+    uint64_t when_a = made_at(subject, a), when_b = made_at(subject, b);
+    return when_a != when_b ? when_a < when_b : a < b;
+}
+
+// Do two masks conflict? Plain writes with everything, atomics with plain accesses only.
+static bool conflict(uint8_t a, uint8_t b)
+{
+    return (a & GV_RACE_WRITE) || (b & GV_RACE_WRITE) || ((a & GV_RACE_ATOMIC) && (b & GV_RACE_READ)) ||
+           ((a & GV_RACE_READ) && (b & GV_RACE_ATOMIC));
+}
+
+// Which hazard a byte counts under, for conflicting masks; docs/detectors.md defines it. An atomic access both reads
+// and writes, but two atomics do not conflict. Read after write if an access of the first writes and a conflicting
+// one of the second reads; else write after write if conflicting accesses of both write; else write after read.
+static enum hazard hazard_of(uint8_t first, uint8_t second)
+{
+    enum { R = GV_RACE_READ, W = GV_RACE_WRITE, A = GV_RACE_ATOMIC };
+    if (((first & W) && (second & (R | A))) || ((first & A) && (second & R)))
+        return HAZARD_RAW;
+    if ((first & (W | A)) && (second & W))
+        return HAZARD_WAW;
+    return HAZARD_WAR;
+}
+
+static enum gv_access_precision precision_of(const gv_race_subject *subject, uint32_t node)
+{
+    return subject->precision ? subject->precision[node] : GV_PRECISION_EXACT;
+}
+
+// The index of the pair, made on first sight. *known is false when the limit forbids another pair.
+static gv_status pair_of(gv_race_table *table, uint32_t first, uint32_t second, uint32_t *index, bool *known,
+                         gv_error *error)
+{
+    if (!pair_map_reserve(&table->pair_index))
+        return out_of_memory(error);
+    uint64_t key = (uint64_t)first << 32 | second;
+    size_t slot = find_slot(&table->pair_index, key);
+    *known = true;
+    if (table->pair_index.keys[slot]) {
+        *index = table->pair_index.values[slot];
+        return GV_OK;
+    }
+    if (table->pairs.count >= GV_RACE_PAIR_LIMIT) {
+        table->pairs.limited = true;
+        *known = false;
+        return GV_OK;
+    }
+    if (!GV_GROW(table->pairs.items, table->pairs.capacity, table->pairs.count + 1))
+        return out_of_memory(error);
+    *index = (uint32_t)table->pairs.count++;
+    table->pairs.items[*index] =
+        (gv_race_pair){.first = {.node = first, .precision = precision_of(table->subject, first)},
+                       .second = {.node = second, .precision = precision_of(table->subject, second)}};
+    table->pair_index.keys[slot] = key + 1;
+    table->pair_index.values[slot] = *index;
+    table->pair_index.count++;
+    return GV_OK;
+}
+
+static gv_status add_race(gv_race_table *table, const member *a, const member *b, gv_error *error)
+{
+    bool in_order = made_before(table->subject, a->node, b->node), known;
+    const member *first = in_order ? a : b, *second = in_order ? b : a;
+    uint32_t pair = 0;
+    gv_status status = pair_of(table, first->node, second->node, &pair, &known, error);
+    if (status || !known)
+        return status;
+    if (!GV_GROW(table->links, table->link_capacity, table->link_count + 1))
+        return out_of_memory(error);
+    table->links[table->link_count++] = (race_link){.pair = pair,
+                                                    .hazard = (uint8_t)hazard_of(first->mask, second->mask),
+                                                    .first_mask = first->mask,
+                                                    .second_mask = second->mask};
+    return GV_OK;
+}
+
+// Counts a pair that only programmatic edges order. Past the limit on pairs the count stands still.
+static gv_status add_undecided(gv_race_table *table, const member *a, const member *b, gv_error *error)
+{
+    if (table->undecided.pairs >= GV_RACE_PAIR_LIMIT)
+        return GV_OK;
+    if (!pair_map_reserve(&table->undecided_index))
+        return out_of_memory(error);
+    bool in_order = made_before(table->subject, a->node, b->node);
+    uint32_t first = in_order ? a->node : b->node, second = in_order ? b->node : a->node;
+    uint64_t key = (uint64_t)first << 32 | second;
+    size_t slot = find_slot(&table->undecided_index, key);
+    if (table->undecided_index.keys[slot])
+        return GV_OK;
+    table->undecided_index.keys[slot] = key + 1;
+    table->undecided_index.count++;
+    // The example is the first pair by the order of making, so that it does not depend on addresses.
+    gv_race_undecided *u = &table->undecided;
+    bool earlier = u->pairs == 0 || made_before(table->subject, first, u->first) ||
+                   (first == u->first && made_before(table->subject, second, u->second));
+    if (earlier) {
+        u->first = first;
+        u->second = second;
+    }
+    u->pairs++;
+    return GV_OK;
+}
+
+// ---- One set of accesses ----------------------------------------------------------------------------------------
+
+static int by_chain(const void *left, const void *right)
+{
+    const member *a = left, *b = right;
+    if (a->chain != b->chain)
+        return a->chain < b->chain ? -1 : 1;
+    return a->position < b->position ? -1 : a->position > b->position;
+}
+
+// Fills members and spans, by chain and place on it.
+static gv_status arrange(gv_race_table *table, const gv_race_access *accesses, size_t count, size_t *span_count,
+                         gv_error *error)
+{
+    const gv_graph_order *order = table->subject->order;
+    if (!GV_GROW(table->members, table->member_capacity, count) || !GV_GROW(table->spans, table->span_capacity, count))
+        return out_of_memory(error);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t node = accesses[i].node;
+        table->members[i] = (member){.chain = gv_graph_order_chain(order, node),
+                                     .position = gv_graph_order_position(order, node),
+                                     .node = node,
+                                     .mask = accesses[i].mask};
+    }
+    qsort(table->members, count, sizeof *table->members, by_chain);
+    *span_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || table->members[i].chain != table->members[i - 1].chain)
+            table->spans[(*span_count)++] = (span){.chain = table->members[i].chain, .begin = i};
+        table->spans[*span_count - 1].end = i + 1;
+    }
+    return GV_OK;
+}
+
+// Does `a` come before `b`, programmatic edges counted?
+static bool loosely_before(const gv_graph_order *order, const member *a, const member *b)
+{
+    return gv_graph_order_reach_programmatic(order, b->node, a->chain) > a->position;
+}
+
+// The members of a chain that are not ordered with `writer` by ordinary edges: those between the last that comes
+// before it and the first that comes after it. Both ends are found by binary search, so that a thousand ordered
+// writers of one buffer do not cost a million comparisons.
+static span unordered_with(const gv_race_table *table, const member *writer, span chain)
+{
+    const gv_graph_order *order = table->subject->order;
+    uint32_t reach = gv_graph_order_reach(order, writer->node, chain.chain);
+    size_t low = chain.begin, high = chain.end;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (table->members[middle].position < reach)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    chain.begin = low;
+    high = chain.end;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (gv_graph_order_reach(order, table->members[middle].node, writer->chain) > writer->position)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    chain.end = low;
+    return chain;
+}
+
+static gv_status compare_with_chain(gv_race_table *table, size_t writer_index, span chain, gv_error *error)
+{
+    const member *writer = &table->members[writer_index];
+    const gv_graph_order *order = table->subject->order;
+    span open = unordered_with(table, writer, chain);
+    for (size_t i = open.begin; i < open.end; i++) {
+        const member *other = &table->members[i];
+        // Of two writers each meets the other; one meeting is enough.
+        if (i < writer_index && (other->mask & (GV_RACE_WRITE | GV_RACE_ATOMIC)))
+            continue;
+        if (!conflict(writer->mask, other->mask))
+            continue;
+        bool decided =
+            !table->programmatic || (!loosely_before(order, writer, other) && !loosely_before(order, other, writer));
+        gv_status status = decided ? add_race(table, writer, other, error) : add_undecided(table, writer, other, error);
+        if (status)
+            return status;
+    }
+    return GV_OK;
+}
+
+// Finds all races of a set that was not seen before; its links are appended to table->links.
+static gv_status classify(gv_race_table *table, const gv_race_access *accesses, size_t count, gv_error *error)
+{
+    size_t spans = 0;
+    gv_status status = arrange(table, accesses, count, &spans, error);
+    for (size_t w = 0; w < count && !status; w++) {
+        if (!(table->members[w].mask & (GV_RACE_WRITE | GV_RACE_ATOMIC)))
+            continue;
+        for (size_t s = 0; s < spans && !status; s++) {
+            if (table->spans[s].chain != table->members[w].chain)
+                status = compare_with_chain(table, w, table->spans[s], error);
+        }
+    }
+    return status;
+}
+
+// ---- Sets by signature ------------------------------------------------------------------------------------------
+
+static bool same(gv_race_signature a, gv_race_signature b)
+{
+    return a.low == b.low && a.high == b.high;
+}
+
+// Finds the slot of a racing set or the free one where it belongs.
+static size_t set_slot(const gv_race_table *table, gv_race_signature signature)
+{
+    size_t slot = (size_t)signature.high & (table->slot_count - 1);
+    while (table->set_slots[slot] && !same(table->sets[table->set_slots[slot] - 1].signature, signature))
+        slot = (slot + 1) & (table->slot_count - 1);
+    return slot;
+}
+
+static bool reserve_set(gv_race_table *table)
+{
+    if (!GV_GROW(table->sets, table->set_capacity, table->set_count + 1))
+        return false;
+    if (table->slot_count && table->set_count < table->slot_count / 2)
+        return true;
+    size_t size = table->slot_count ? 2 * table->slot_count : 64;
+    uint32_t *slots = gv_calloc(size, sizeof *slots);
+    if (!slots)
+        return false;
+    gv_free(table->set_slots);
+    table->set_slots = slots;
+    table->slot_count = size;
+    for (size_t i = 0; i < table->set_count; i++)
+        slots[set_slot(table, table->sets[i].signature)] = (uint32_t)i + 1;
+    return true;
+}
+
+// The cache only saves work, so that a growth simply forgets.
+static gv_status grow_cache(gv_race_table *table, gv_error *error)
+{
+    size_t size = table->cache_size * 8 < LARGEST_CACHE ? table->cache_size * 8 : LARGEST_CACHE;
+    verdict *cache = gv_calloc(size, sizeof *cache);
+    if (!cache)
+        return out_of_memory(error);
+    gv_free(table->cache);
+    table->cache = cache;
+    table->cache_size = size;
+    table->cache_misses = 0;
+    return GV_OK;
+}
+
+// Judges a set that is not in the cache. *set: index + 1 of the racing set, or 0.
+static gv_status judge(gv_race_table *table, gv_race_signature signature, const gv_race_access *accesses, size_t count,
+                       uint32_t *set, gv_error *error)
+{
+    *set = 0;
+    if (!reserve_set(table))
+        return out_of_memory(error);
+    size_t slot = set_slot(table, signature);
+    if (table->set_slots[slot]) {
+        *set = table->set_slots[slot];
+        return GV_OK;
+    }
+    size_t first = table->link_count;
+    gv_status status = classify(table, accesses, count, error);
+    if (status || table->link_count == first)
+        return status;
+    table->sets[table->set_count++] =
+        (racing_set){.signature = signature, .first_link = first, .link_count = table->link_count - first};
+    *set = table->set_slots[slot] = (uint32_t)table->set_count;
+    return GV_OK;
+}
+
+static gv_status add_segment(racing_set *set, uint64_t start, uint64_t end, gv_error *error)
+{
+    if (set->segment_count && set->segments[set->segment_count - 1].end == start) {
+        set->segments[set->segment_count - 1].end = end;
+        return GV_OK;
+    }
+    if (!GV_GROW(set->segments, set->segment_capacity, set->segment_count + 1))
+        return out_of_memory(error);
+    set->segments[set->segment_count++] = (gv_range){start, end};
+    return GV_OK;
+}
+
+gv_status gv_race_table_create(const gv_race_subject *subject, gv_race_table **out, gv_error *error)
+{
+    *out = NULL;
+    gv_race_table *table = gv_calloc(1, sizeof *table);
+    if (!table)
+        return out_of_memory(error);
+    table->subject = subject;
+    table->programmatic = gv_graph_order_has_programmatic(subject->order);
+    table->cache_size = SMALLEST_CACHE;
+    table->cache = gv_calloc(table->cache_size, sizeof *table->cache);
+    if (!table->cache) {
+        gv_race_table_free(table);
+        return out_of_memory(error);
+    }
+    *out = table;
+    return GV_OK;
+}
+
+gv_status gv_race_table_segment(gv_race_table *table, gv_race_signature signature, const gv_race_access *accesses,
+                                size_t count, uint64_t start, uint64_t end, gv_error *error)
+{
+    verdict *v = &table->cache[signature.low & (table->cache_size - 1)];
+    if (!v->used || !same(v->signature, signature)) {
+        if (++table->cache_misses > table->cache_size && table->cache_size < LARGEST_CACHE) {
+            gv_status status = grow_cache(table, error);
+            if (status)
+                return status;
+            v = &table->cache[signature.low & (table->cache_size - 1)];
+        }
+        uint32_t set;
+        gv_status status = judge(table, signature, accesses, count, &set, error);
+        if (status)
+            return status;
+        *v = (verdict){.signature = signature, .set = set, .used = true};
+    }
+    return v->set ? add_segment(&table->sets[v->set - 1], start, end, error) : GV_OK;
+}
+
+// ---- The result -------------------------------------------------------------------------------------------------
+
+static void note_masks(gv_side *side, uint8_t mask)
+{
+    side->reads |= (mask & GV_RACE_READ) != 0;
+    side->writes |= (mask & GV_RACE_WRITE) != 0;
+    side->atomic |= (mask & GV_RACE_ATOMIC) != 0;
+}
+
+// Hands the segments of a racing set to its pairs. Sets do not overlap, so that bytes add up.
+static gv_status distribute(gv_race_table *table, const racing_set *set, gv_error *error)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < set->segment_count; i++)
+        bytes += set->segments[i].end - set->segments[i].start;
+    for (size_t l = set->first_link; l < set->first_link + set->link_count; l++) {
+        const race_link *link = &table->links[l];
+        gv_race_pair *pair = &table->pairs.items[link->pair];
+        note_masks(&pair->first, link->first_mask);
+        note_masks(&pair->second, link->second_mask);
+        pair->bytes += bytes;
+        pair->raw_bytes += link->hazard == HAZARD_RAW ? bytes : 0;
+        pair->waw_bytes += link->hazard == HAZARD_WAW ? bytes : 0;
+        pair->war_bytes += link->hazard == HAZARD_WAR ? bytes : 0;
+        for (size_t i = 0; i < set->segment_count; i++) {
+            gv_status status = gv_range_set_add(&pair->ranges, set->segments[i].start, set->segments[i].end, error);
+            if (status)
+                return status;
+        }
+    }
+    return GV_OK;
+}
+
+static enum gv_finding_id id_of(const gv_race_pair *pair)
+{
+    if (pair->raw_bytes >= pair->waw_bytes && pair->raw_bytes >= pair->war_bytes)
+        return GV_FINDING_RACE_RAW;
+    return pair->waw_bytes >= pair->war_bytes ? GV_FINDING_RACE_WAW : GV_FINDING_RACE_WAR;
+}
+
+// qsort hands no context to its comparison; pairs are compared through their places in the order of making.
+typedef struct ranked_pair {
+    uint64_t first_made, second_made;
+    gv_race_pair pair;
+} ranked_pair;
+
+static int by_making(const void *left, const void *right)
+{
+    const ranked_pair *a = left, *b = right;
+    if (a->first_made != b->first_made)
+        return a->first_made < b->first_made ? -1 : 1;
+    if (a->pair.first.node != b->pair.first.node)
+        return a->pair.first.node < b->pair.first.node ? -1 : 1;
+    if (a->second_made != b->second_made)
+        return a->second_made < b->second_made ? -1 : 1;
+    return a->pair.second.node < b->pair.second.node ? -1 : a->pair.second.node > b->pair.second.node;
+}
+
+static gv_status sort_pairs(gv_race_table *table, gv_error *error)
+{
+    gv_race_pair_list *pairs = &table->pairs;
+    ranked_pair *ranked = gv_calloc(pairs->count, sizeof *ranked);
+    if (!ranked)
+        return out_of_memory(error);
+    for (size_t i = 0; i < pairs->count; i++)
+        ranked[i] = (ranked_pair){.first_made = made_at(table->subject, pairs->items[i].first.node),
+                                  .second_made = made_at(table->subject, pairs->items[i].second.node),
+                                  .pair = pairs->items[i]};
+    qsort(ranked, pairs->count, sizeof *ranked, by_making);
+    for (size_t i = 0; i < pairs->count; i++)
+        pairs->items[i] = ranked[i].pair;
+    gv_free(ranked);
+    return GV_OK;
+}
+
+gv_status gv_race_table_finish(gv_race_table *table, gv_race_pair_list *pairs, gv_race_undecided *undecided,
+                               gv_error *error)
+{
+    for (size_t i = 0; i < table->set_count; i++) {
+        gv_status status = distribute(table, &table->sets[i], error);
+        if (status)
+            return status;
+    }
+    for (size_t i = 0; i < table->pairs.count; i++) {
+        gv_range_set_settle(&table->pairs.items[i].ranges);
+        table->pairs.items[i].id = id_of(&table->pairs.items[i]);
+    }
+    gv_status status = sort_pairs(table, error);
+    if (status)
+        return status;
+    *pairs = table->pairs;
+    *undecided = table->undecided;
+    table->pairs = (gv_race_pair_list){0};
+    return GV_OK;
+}
+
+void gv_race_pair_list_free(gv_race_pair_list *pairs)
+{
+    for (size_t i = 0; i < pairs->count; i++)
+        gv_range_set_free(&pairs->items[i].ranges);
+    gv_free(pairs->items);
+    *pairs = (gv_race_pair_list){0};
+}
+
+void gv_race_table_free(gv_race_table *table)
+{
+    if (!table)
+        return;
+    gv_race_pair_list_free(&table->pairs);
+    for (size_t i = 0; i < table->set_count; i++)
+        gv_free(table->sets[i].segments);
+    gv_free(table->sets);
+    gv_free(table->set_slots);
+    gv_free(table->links);
+    gv_free(table->cache);
+    pair_map_free(&table->pair_index);
+    pair_map_free(&table->undecided_index);
+    gv_free(table->members);
+    gv_free(table->spans);
+    gv_free(table);
+}
