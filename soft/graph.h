@@ -1,0 +1,66 @@
+// Graphs, nodes and edges.
+#ifndef GRAVEL_SOFT_GRAPH_H
+#define GRAVEL_SOFT_GRAPH_H
+
+#include "soft/operation.h"
+
+struct edge_end {
+    CUgraphNode node;
+    CUgraphEdgeData data;
+};
+
+struct edge_list {
+    struct edge_end *items;
+    size_t count, capacity;
+};
+
+struct CUgraphNode_st {
+    struct object object;
+    CUgraph graph;
+    size_t index; // in graph->nodes
+    struct operation operation;
+    struct edge_list dependencies, dependents; // in the order in which the edges were made
+    uint64_t original;                         // id of the node this one was cloned from, else 0
+};
+
+struct CUgraph_st {
+    struct object object;
+    CUgraphNode *nodes; // in the order in which they were made
+    size_t count, capacity;
+    CUgraphNode owner; // of a child graph: its node
+    uint64_t original; // id of the graph this one was cloned from, else 0
+    unsigned captures; // captures into it that are under way
+};
+
+// Memory of an allocation node: one address for the life of the node, every clone and every exec of it.
+struct graph_memory {
+    unsigned references;
+    struct allocation *allocation;
+    bool live; // handed out by a launch and not freed
+};
+CUresult graph_memory_new(uint64_t size, struct graph_memory **memory);
+struct graph_memory *graph_memory_keep(struct graph_memory *memory);
+void graph_memory_drop(struct graph_memory *memory);
+
+CUresult graph_new(CUgraph *graph);
+void graph_delete(CUgraph graph);
+
+// Every node's `original` and the clone's are set.
+CUresult graph_clone(CUgraph original, CUgraph *clone);
+
+// Adds a node with its operation (taken over, also on failure). `data` may be NULL: ordinary edges.
+CUresult graph_add_node(CUgraph graph, struct operation *operation, const CUgraphNode *dependencies,
+                        const CUgraphEdgeData *data, size_t count, CUgraphNode *node);
+
+// Is this edge data that an edge from a node of that kind may have?
+bool edge_data_valid(const CUgraphEdgeData *data, CUgraphNodeType from);
+bool edge_data_is_default(const CUgraphEdgeData *data);
+
+// Adds one edge. CUDA_ERROR_INVALID_VALUE for an edge that is already there, or that joins a node to itself.
+CUresult graph_add_edge(CUgraphNode from, CUgraphNode to, const CUgraphEdgeData *data);
+
+// Topological order, ties by the order of making; `order` has graph->count elements. False when there is a cycle or
+// memory is out.
+bool graph_topological(CUgraph graph, CUgraphNode *order);
+
+#endif

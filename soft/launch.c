@@ -1,0 +1,335 @@
+// Kernel launches. Blocks run one after another on the launch's worker; the threads of a block too, or, for kernels
+// with a barrier, as fibers that take turns at it.
+#include "soft/launch.h"
+
+#include "soft/context.h"
+#include "soft/module.h"
+#include "soft/stream.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+enum { FIBER_STACK = 64 * 1024 };
+
+// ---- Arguments ----
+
+// Points the parameter array into the block.
+static bool point_parameters(struct kernel_operation *kernel)
+{
+    const gravel_soft_kernel *description = kernel->function->kernel;
+    kernel->parameters = gv_calloc(description->parameter_count + 1, sizeof *kernel->parameters);
+    if (!kernel->parameters)
+        return false;
+    for (size_t i = 0; i < description->parameter_count; i++)
+        kernel->parameters[i] = kernel->values + description->parameters[i].offset;
+    return true;
+}
+
+// The packed block in `extra`, or NULL when the list is not one.
+static const void *extra_block(void **extra, size_t *size)
+{
+    const void *block = NULL;
+    *size = 0;
+    for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            block = extra[i + 1];
+        else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            *size = *(const size_t *)extra[i + 1];
+        else
+            return NULL;
+    }
+    return block;
+}
+
+static CUresult copy_parameters(struct kernel_operation *kernel, void **parameters, void **extra)
+{
+    const gravel_soft_kernel *description = kernel->function->kernel;
+    size_t size = function_block_size(kernel->function), given = 0;
+    if (parameters && extra)
+        return CUDA_ERROR_INVALID_VALUE;
+    const void *block = extra ? extra_block(extra, &given) : NULL;
+    if ((extra && (!block || given < size)) || (!extra && size && !parameters))
+        return CUDA_ERROR_INVALID_VALUE;
+    kernel->values_size = extra ? given : size;
+    kernel->values = gv_calloc(1, kernel->values_size + 1);
+    if (!kernel->values)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    kernel->packed = extra != NULL;
+    if (extra)
+        memcpy(kernel->values, block, given);
+    for (size_t i = 0; !extra && i < description->parameter_count; i++) {
+        if (!parameters[i])
+            return CUDA_ERROR_INVALID_VALUE;
+        memcpy(kernel->values + description->parameters[i].offset, parameters[i], description->parameters[i].size);
+    }
+    return point_parameters(kernel) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult kernel_operation_make(struct operation *operation, CUcontext context, const void *handle,
+                               const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
+                               void **parameters, void **extra)
+{
+    CUfunction function = function_resolve(handle);
+    if (!function)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (function->module->context && function->module->context != context)
+        return CUDA_ERROR_INVALID_HANDLE;
+    for (int i = 0; i < 3; i++)
+        if (!grid[i] || !block[i])
+            return CUDA_ERROR_INVALID_VALUE;
+    if (grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535 || block[2] > 64 ||
+        (uint64_t)block[0] * block[1] * block[2] > 1024 || shared_bytes > (unsigned)function->dynamic_shared_limit)
+        return CUDA_ERROR_INVALID_VALUE;
+    *operation = (struct operation){.kind = CU_GRAPH_NODE_TYPE_KERNEL};
+    struct kernel_operation *kernel = &operation->kernel;
+    kernel->function = function;
+    kernel->kernel = function->library_kernel;
+    kernel->context = context;
+    memcpy(kernel->grid, grid, sizeof kernel->grid);
+    memcpy(kernel->block, block, sizeof kernel->block);
+    kernel->shared_bytes = shared_bytes;
+    CUresult result = copy_parameters(kernel, parameters, extra);
+    if (result != CUDA_SUCCESS)
+        operation_clear(operation);
+    return result;
+}
+
+CUresult kernel_operation_set_attribute(struct kernel_operation *kernel, CUlaunchAttributeID id,
+                                        const CUlaunchAttributeValue *value)
+{
+    if (id == CU_LAUNCH_ATTRIBUTE_IGNORE)
+        return CUDA_SUCCESS;
+    if ((unsigned)id >= LAUNCH_ATTRIBUTES)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!kernel->attributes) {
+        kernel->attributes = gv_calloc(LAUNCH_ATTRIBUTES, sizeof *kernel->attributes);
+        if (!kernel->attributes)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    kernel->attributes[id] = *value;
+    kernel->attributes_set |= 1u << id;
+    return CUDA_SUCCESS;
+}
+
+CUresult kernel_operation_copy(struct kernel_operation *copy, const struct kernel_operation *original)
+{
+    *copy = *original;
+    copy->parameters = NULL;
+    copy->attributes = NULL;
+    copy->values = gv_malloc(original->values_size + 1);
+    if (!copy->values)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(copy->values, original->values, original->values_size);
+    if (!point_parameters(copy))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (original->attributes) {
+        copy->attributes = gv_malloc(LAUNCH_ATTRIBUTES * sizeof *copy->attributes);
+        if (!copy->attributes)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        memcpy(copy->attributes, original->attributes, LAUNCH_ATTRIBUTES * sizeof *copy->attributes);
+    }
+    return CUDA_SUCCESS;
+}
+
+void kernel_operation_clear(struct kernel_operation *kernel)
+{
+    gv_free(kernel->values);
+    gv_free(kernel->parameters);
+    gv_free(kernel->attributes);
+}
+
+// ---- Running ----
+
+// A block of threads that meet at barriers. One fiber a thread; each runs until it arrives at a barrier or ends, and
+// the next round begins when all have.
+struct block_run {
+    const struct kernel_operation *kernel;
+    gravel_soft_thread *thread;
+    ucontext_t scheduler;
+    struct fiber *fibers;
+    size_t current;
+};
+
+struct fiber {
+    ucontext_t context;
+    gravel_soft_dim3 index;
+    bool ended;
+};
+
+static _Thread_local struct block_run *running_block;
+
+static void fiber_main(void)
+{
+    struct block_run *block = running_block;
+    block->kernel->function->kernel->call(block->kernel->parameters);
+    block->fibers[block->current].ended = true;
+    swapcontext(&block->fibers[block->current].context, &block->scheduler);
+}
+
+static void fiber_barrier(gravel_soft_thread *thread)
+{
+    struct block_run *block = running_block;
+    swapcontext(&block->fibers[block->current].context, &block->scheduler);
+}
+
+// Runs one block of a kernel with barriers; `stacks` has FIBER_STACK bytes for each thread.
+static void run_fibers(struct block_run *block, size_t count, unsigned char *stacks)
+{
+    const unsigned *size = block->kernel->block;
+    for (size_t i = 0; i < count; i++) {
+        struct fiber *fiber = &block->fibers[i];
+        fiber->ended = false;
+        fiber->index = (gravel_soft_dim3){(unsigned)(i % size[0]), (unsigned)(i / size[0] % size[1]),
+                                          (unsigned)(i / size[0] / size[1])};
+        getcontext(&fiber->context);
+        fiber->context.uc_stack.ss_sp = stacks + i * FIBER_STACK;
+        fiber->context.uc_stack.ss_size = FIBER_STACK;
+        fiber->context.uc_link = NULL;
+        makecontext(&fiber->context, fiber_main, 0);
+    }
+    running_block = block;
+    for (size_t left = count; left;) {
+        for (block->current = 0; block->current < count; block->current++) {
+            struct fiber *fiber = &block->fibers[block->current];
+            if (fiber->ended)
+                continue;
+            block->thread->thread_index = fiber->index;
+            swapcontext(&block->scheduler, &fiber->context);
+            left -= fiber->ended;
+        }
+    }
+    running_block = NULL;
+}
+
+static void run_threads(const struct kernel_operation *kernel, gravel_soft_thread *thread)
+{
+    gravel_soft_dim3 *index = &thread->thread_index;
+    for (index->z = 0; index->z < kernel->block[2]; index->z++)
+        for (index->y = 0; index->y < kernel->block[1]; index->y++)
+            for (index->x = 0; index->x < kernel->block[0]; index->x++)
+                kernel->function->kernel->call(kernel->parameters);
+}
+
+CUresult kernel_operation_run(const struct kernel_operation *kernel, struct observer *observer)
+{
+    gravel_soft_thread *thread = kernel->function->module->info->thread();
+    size_t count = (size_t)kernel->block[0] * kernel->block[1] * kernel->block[2];
+    bool fibers = count > 1 && kernel->function->kernel->flags & GRAVEL_SOFT_BARRIER;
+    struct block_run block = {.kernel = kernel, .thread = thread};
+    unsigned char *stacks = NULL;
+    void *shared = calloc(1, kernel->shared_bytes + 16);
+    CUresult result = shared ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (fibers && result == CUDA_SUCCESS) {
+        block.fibers = gv_calloc(count, sizeof *block.fibers);
+        stacks =
+            mmap(NULL, count * FIBER_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (!block.fibers || stacks == MAP_FAILED)
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_SUCCESS) {
+        *thread = (gravel_soft_thread){
+            .block_size = {kernel->block[0], kernel->block[1], kernel->block[2]},
+            .grid_size = {kernel->grid[0], kernel->grid[1], kernel->grid[2]},
+            .dynamic_shared = shared,
+            .observer = observer,
+            .barrier = fibers ? fiber_barrier : NULL,
+        };
+        gravel_soft_dim3 *index = &thread->block_index;
+        for (index->z = 0; index->z < kernel->grid[2]; index->z++) {
+            for (index->y = 0; index->y < kernel->grid[1]; index->y++) {
+                for (index->x = 0; index->x < kernel->grid[0]; index->x++) {
+                    if (fibers)
+                        run_fibers(&block, count, stacks);
+                    else
+                        run_threads(kernel, thread);
+                }
+            }
+        }
+        thread->observer = NULL;
+        if (thread->barrier_missing)
+            result = CUDA_ERROR_LAUNCH_FAILED;
+    }
+    if (stacks && stacks != MAP_FAILED)
+        munmap(stacks, count * FIBER_STACK);
+    gv_free(block.fibers);
+    free(shared);
+    return result;
+}
+
+// ---- The driver API ----
+
+static CUresult launch(const void *function, const CUlaunchConfig *config, CUstream handle, void **parameters,
+                       void **extra)
+{
+    CUstream stream;
+    CUresult result = stream_resolve(handle, &stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const unsigned grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
+    const unsigned block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
+    struct operation operation;
+    result = kernel_operation_make(&operation, stream->context, function, grid, block, config->sharedMemBytes,
+                                   parameters, extra);
+    if (result != CUDA_SUCCESS)
+        return result;
+    for (unsigned i = 0; i < config->numAttrs && result == CUDA_SUCCESS; i++)
+        result = kernel_operation_set_attribute(&operation.kernel, config->attrs[i].id, &config->attrs[i].value);
+    if (result != CUDA_SUCCESS) {
+        operation_clear(&operation);
+        return result;
+    }
+    return stream_enqueue(stream, &operation, NULL, NULL);
+}
+
+static CUresult launch_plain(const void *function, const unsigned sizes[6], unsigned shared_bytes, CUstream stream,
+                             void **parameters, void **extra)
+{
+    CUlaunchConfig config = {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], shared_bytes, stream, NULL, 0};
+    return launch(function, &config, stream, parameters, extra);
+}
+
+#define SIZES ((unsigned[6]){grid_x, grid_y, grid_z, block_x, block_y, block_z})
+
+CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                        unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,
+                        CUstream stream, void **parameters, void **extra)
+{
+    SOFT_API(launch_plain(function, SIZES, shared_bytes, stream, parameters, extra));
+}
+
+CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                             unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                             unsigned int shared_bytes, CUstream stream, void **parameters, void **extra)
+{
+    SOFT_API(launch_plain(function, SIZES, shared_bytes, PER_THREAD(stream), parameters, extra));
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                                   unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                                   unsigned int shared_bytes, CUstream stream, void **parameters)
+{
+    SOFT_API(launch_plain(function, SIZES, shared_bytes, stream, parameters, NULL));
+}
+
+CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+                                        unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                                        unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+                                        void **parameters)
+{
+    SOFT_API(launch_plain(function, SIZES, shared_bytes, PER_THREAD(stream), parameters, NULL));
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
+{
+    if (!config || (config->numAttrs && !config->attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    SOFT_API(launch(function, config, config->hStream, parameters, extra));
+}
+
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
+{
+    if (!config || (config->numAttrs && !config->attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    SOFT_API(launch(function, config, PER_THREAD(config->hStream), parameters, extra));
+}

@@ -1,0 +1,24 @@
+// Kernel launches: turning launch arguments into an operation, and running it.
+#ifndef GRAVEL_SOFT_LAUNCH_H
+#define GRAVEL_SOFT_LAUNCH_H
+
+#include "soft/operation.h"
+
+struct observer;
+
+// Fills `operation` from a launch's arguments, copying the parameters. `function` may be a CUkernel.
+CUresult kernel_operation_make(struct operation *operation, CUcontext context, const void *function,
+                               const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
+                               void **parameters, void **extra);
+
+// Keeps the value of one launch attribute; for those that mean nothing here it is kept to be returned.
+CUresult kernel_operation_set_attribute(struct kernel_operation *kernel, CUlaunchAttributeID id,
+                                        const CUlaunchAttributeValue *value);
+
+CUresult kernel_operation_copy(struct kernel_operation *copy, const struct kernel_operation *original);
+void kernel_operation_clear(struct kernel_operation *kernel);
+
+// Runs all blocks. Returns CUDA_ERROR_LAUNCH_FAILED when the kernel used a barrier it had not declared.
+CUresult kernel_operation_run(const struct kernel_operation *kernel, struct observer *observer);
+
+#endif
