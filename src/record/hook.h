@@ -15,6 +15,12 @@
 #undef cuGetProcAddress
 #undef cuGetProcAddress_v2
 #undef cuStreamBeginCapture
+#undef cuIpcOpenMemHandle
+#undef cuStreamWriteValue32
+#undef cuStreamWriteValue64
+#undef cuStreamWaitValue32
+#undef cuStreamWaitValue64
+#undef cuStreamBatchMemOp
 #undef cuGraphAddKernelNode
 #undef cuGraphAddNode
 #undef cuGraphInstantiate
@@ -23,7 +29,8 @@
 
 #define GV_EXPORT __attribute__((visibility("default")))
 
-// One hooked symbol. Entries stand in the linker section "gv_hooks".
+// One hooked symbol. The linker section "gv_hooks" is the table of pointers to all of them: pointers, because the
+// compiler may align (and the linker would then pad) structs as it likes.
 typedef struct gv_hook {
     const char *symbol; // exported name, e.g. "cuStreamSynchronize_ptsz"
     void *function;     // our replacement
@@ -35,10 +42,14 @@ void *gv_hook_real(gv_hook *hook);
 
 #define GV_UNPACK(...) __VA_ARGS__
 
+#define GV_HOOK_ENTRY(symbol)                                                                                          \
+    static gv_hook entry_##symbol = {#symbol, (void *)hook_##symbol, NULL};                                            \
+    static gv_hook *const listed_##symbol __attribute__((section("gv_hooks"), used)) = &entry_##symbol;
+
 // Declares and defines the exported function for `symbol` that calls body_<body> with the real function.
 #define GV_HOOK_SYMBOL(body, symbol, per_thread, parameters, arguments)                                                \
     GV_EXPORT CUresult hook_##symbol parameters __asm__(#symbol);                                                      \
-    static gv_hook entry_##symbol __attribute__((section("gv_hooks"), used)) = {#symbol, (void *)hook_##symbol, NULL}; \
+    GV_HOOK_ENTRY(symbol)                                                                                              \
     CUresult hook_##symbol parameters                                                                                  \
     {                                                                                                                  \
         type_##body *real = (type_##body *)gv_hook_real(&entry_##symbol);                                              \

@@ -172,18 +172,21 @@ GV_HOOK(cuMemHostUnregister, (void *pointer), (pointer))
 
 // ---- Memory of other processes, and module variables ---------------------------------------------------------
 
-GV_HOOK(cuIpcOpenMemHandle_v2, (CUdeviceptr * pointer, CUipcMemHandle handle, unsigned flags), (pointer, handle, flags))
-{
-    if (!gv_enter())
-        return real(pointer, handle, flags);
-    CUresult result = real(pointer, handle, flags);
-    CUdeviceptr base = 0;
-    size_t size = 0;
-    if (result == CUDA_SUCCESS && gv_cuda.cuMemGetAddressRange(&base, &size, *pointer) == CUDA_SUCCESS)
-        gv_allocated(*pointer, size - (size_t)(*pointer - base), GV_ALLOCATION_IMPORTED, 0, NULL);
-    gv_leave();
-    return result;
-}
+#define GV_IPC_OPEN_HOOK(symbol)                                                                                       \
+    GV_HOOK(symbol, (CUdeviceptr * pointer, CUipcMemHandle handle, unsigned flags), (pointer, handle, flags))          \
+    {                                                                                                                  \
+        if (!gv_enter())                                                                                               \
+            return real(pointer, handle, flags);                                                                       \
+        CUresult result = real(pointer, handle, flags);                                                                \
+        CUdeviceptr base = 0;                                                                                          \
+        size_t size = 0;                                                                                               \
+        if (result == CUDA_SUCCESS && gv_cuda.cuMemGetAddressRange(&base, &size, *pointer) == CUDA_SUCCESS)            \
+            gv_allocated(*pointer, size - (size_t)(*pointer - base), GV_ALLOCATION_IMPORTED, 0, NULL);                 \
+        gv_leave();                                                                                                    \
+        return result;                                                                                                 \
+    }
+GV_IPC_OPEN_HOOK(cuIpcOpenMemHandle)
+GV_IPC_OPEN_HOOK(cuIpcOpenMemHandle_v2)
 
 GV_HOOK(cuIpcCloseMemHandle, (CUdeviceptr pointer), (pointer))
 {

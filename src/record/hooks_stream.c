@@ -110,8 +110,7 @@ static CUresult context_synchronized(CUresult result, CUcontext context)
 
 // Without parameters, and therefore not in the macros' form.
 GV_EXPORT CUresult hook_cuCtxSynchronize(void) __asm__("cuCtxSynchronize");
-static gv_hook entry_cuCtxSynchronize __attribute__((section("gv_hooks"), used)) = {
-    "cuCtxSynchronize", (void *)hook_cuCtxSynchronize, NULL};
+GV_HOOK_ENTRY(cuCtxSynchronize)
 CUresult hook_cuCtxSynchronize(void)
 {
     CUcontext context = NULL;
@@ -237,7 +236,7 @@ static void value_operation(CUstream stream, bool per_thread, unsigned kind, CUd
     on_stream(stream, per_thread, &operation);
 }
 
-// The four value calls differ in width and direction alone.
+// The four value calls differ in width and direction alone; their first versions have the same parameters.
 #define GV_VALUE_HOOK(symbol, kind, type)                                                                              \
     GV_HOOK_PAIR(symbol, _ptsz, (CUstream stream, CUdeviceptr address, type value, unsigned flags),                    \
                  (stream, address, value, flags))                                                                      \
@@ -250,20 +249,18 @@ static void value_operation(CUstream stream, bool per_thread, unsigned kind, CUd
         gv_leave();                                                                                                    \
         return result;                                                                                                 \
     }
+GV_VALUE_HOOK(cuStreamWriteValue32, GV_OP_VALUE_WRITE, cuuint32_t)
+GV_VALUE_HOOK(cuStreamWriteValue64, GV_OP_VALUE_WRITE, cuuint64_t)
+GV_VALUE_HOOK(cuStreamWaitValue32, GV_OP_VALUE_WAIT, cuuint32_t)
+GV_VALUE_HOOK(cuStreamWaitValue64, GV_OP_VALUE_WAIT, cuuint64_t)
 GV_VALUE_HOOK(cuStreamWriteValue32_v2, GV_OP_VALUE_WRITE, cuuint32_t)
 GV_VALUE_HOOK(cuStreamWriteValue64_v2, GV_OP_VALUE_WRITE, cuuint64_t)
 GV_VALUE_HOOK(cuStreamWaitValue32_v2, GV_OP_VALUE_WAIT, cuuint32_t)
 GV_VALUE_HOOK(cuStreamWaitValue64_v2, GV_OP_VALUE_WAIT, cuuint64_t)
 
-GV_HOOK_PAIR(cuStreamBatchMemOp_v2, _ptsz,
-             (CUstream stream, unsigned count, CUstreamBatchMemOpParams *items, unsigned flags),
-             (stream, count, items, flags))
+static void batch_operations(CUstream stream, bool per_thread, unsigned count, const CUstreamBatchMemOpParams *items)
 {
-    if (!gv_enter())
-        return real(stream, count, items, flags);
-    CUresult result = real(stream, count, items, flags);
-    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++) {
-        const CUstreamBatchMemOpParams *item = &items[i];
+    for (const CUstreamBatchMemOpParams *item = items; item < items + count; item++) {
         switch (item->operation) {
         case CU_STREAM_MEM_OP_WAIT_VALUE_32:
             value_operation(stream, per_thread, GV_OP_VALUE_WAIT, item->waitValue.address, item->waitValue.value, 4,
@@ -284,9 +281,23 @@ GV_HOOK_PAIR(cuStreamBatchMemOp_v2, _ptsz,
         default: break;
         }
     }
-    gv_leave();
-    return result;
 }
+
+#define GV_BATCH_HOOK(symbol)                                                                                          \
+    GV_HOOK_PAIR(symbol, _ptsz,                                                                                        \
+                 (CUstream stream, unsigned count, CUstreamBatchMemOpParams *items, unsigned flags),                   \
+                 (stream, count, items, flags))                                                                        \
+    {                                                                                                                  \
+        if (!gv_enter())                                                                                               \
+            return real(stream, count, items, flags);                                                                  \
+        CUresult result = real(stream, count, items, flags);                                                           \
+        if (result == CUDA_SUCCESS)                                                                                    \
+            batch_operations(stream, per_thread, count, items);                                                        \
+        gv_leave();                                                                                                    \
+        return result;                                                                                                 \
+    }
+GV_BATCH_HOOK(cuStreamBatchMemOp)
+GV_BATCH_HOOK(cuStreamBatchMemOp_v2)
 
 // ---- Captures ------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-extern gv_hook __start_gv_hooks[], __stop_gv_hooks[];
+extern gv_hook *const __start_gv_hooks[] __attribute__((visibility("hidden")));
+extern gv_hook *const __stop_gv_hooks[] __attribute__((visibility("hidden")));
 
 void *gv_hook_real(gv_hook *hook)
 {
@@ -25,9 +26,9 @@ void *gv_hook_real(gv_hook *hook)
 
 static gv_hook *hook_named(const char *symbol)
 {
-    for (gv_hook *hook = __start_gv_hooks; hook < __stop_gv_hooks; hook++)
-        if (strcmp(hook->symbol, symbol) == 0)
-            return hook;
+    for (gv_hook *const *hook = __start_gv_hooks; hook < __stop_gv_hooks; hook++)
+        if (strcmp((*hook)->symbol, symbol) == 0)
+            return *hook;
     return NULL;
 }
 
@@ -69,7 +70,8 @@ static size_t address_slot(const void *address)
 
 static void fill_by_address(void)
 {
-    for (gv_hook *hook = __start_gv_hooks; hook < __stop_gv_hooks; hook++) {
+    for (gv_hook *const *at = __start_gv_hooks; at < __stop_gv_hooks; at++) {
+        gv_hook *hook = *at;
         void *real = gv_hook_real(hook);
         if (!real)
             continue;
@@ -95,17 +97,19 @@ static gv_hook *hook_at(void *real)
     return NULL;
 }
 
-// A function we hook under some version was handed out in one we do not know: its calls go unseen. Said once a name.
+// A function we hook under some version was handed out in one we do not know. cudart asks for far more than a program
+// calls, so this is information and no incompleteness; it is there to be found when something is missing in a trace.
 static void unknown_variant(const char *name, int version, cuuint64_t flags)
 {
     size_t length = strlen(name);
-    for (gv_hook *hook = __start_gv_hooks; hook < __stop_gv_hooks; hook++) {
+    for (gv_hook *const *at = __start_gv_hooks; at < __stop_gv_hooks; at++) {
+        const gv_hook *hook = *at;
         if (strncmp(hook->symbol, name, length) != 0)
             continue;
         const char *rest = hook->symbol + length;
         if (*rest && strncmp(rest, "_v", 2) != 0 && strncmp(rest, "_pt", 3) != 0)
             continue;
-        gv_note_once(GV_NOTE_INCOMPLETE, name,
+        gv_note_once(GV_NOTE_INFO, name,
                      "the driver handed out a variant of %s (version %d, flags %llu) that this gravel does not know; "
                      "calls through it are not recorded",
                      name, version, (unsigned long long)flags);
