@@ -3,6 +3,7 @@
 // callbacks slow down and hide races, see docs/recorder.md), everything else as a graph of one node.
 #include "record/arm.h"
 
+#include "access/node_access.h"
 #include "base/memory.h"
 #include "record/graph.h"
 #include "record/hook.h"
@@ -460,6 +461,46 @@ static void run_kernel(replay *run, const gv_snapshot *snapshot, uint32_t index,
                  monotonic_ns() - start);
 }
 
+// Puts the bytes that a copy's or set's parameters name into run->ranges. NULL, or why they are not all of them.
+static const char *parameter_ranges(replay *run, const gv_snapshot_node *node)
+{
+    uint64_t detail[9];
+    gv_range_set reads = {0}, writes = {0};
+    gv_error error = {0};
+    const char *reason = NULL;
+    CUDA_MEMCPY3D copy;
+    CUDA_MEMSET_NODE_PARAMS set;
+    gv_status status = GV_OK;
+    memset(&copy, 0, sizeof copy);
+    memset(&set, 0, sizeof set);
+    if (node->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+        if (gv_cuda.cuGraphMemcpyNodeGetParams(node->node, &copy) != CUDA_SUCCESS)
+            return "the driver does not tell its parameters";
+        gv_numbers numbers = {detail, gv_memcpy_detail(&copy, detail)};
+        status = gv_memcpy_access(numbers, &reads, &writes, &error);
+        if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY || copy.dstMemoryType == CU_MEMORYTYPE_ARRAY)
+            reason = "one side of the copy is a CUDA array, whose bytes have no address";
+    } else {
+        if (gv_cuda.cuGraphMemsetNodeGetParams(node->node, &set) != CUDA_SUCCESS)
+            return "the driver does not tell its parameters";
+        gv_numbers numbers = {detail, gv_memset_detail(&set, detail)};
+        status = gv_memset_access(numbers, &writes, &error);
+    }
+    if (status != GV_OK)
+        reason = "its parameters name more ranges than can be kept";
+    gv_range_set_settle(&reads);
+    gv_range_set_settle(&writes);
+    for (size_t i = 0; i < reads.count && !reason; i++)
+        if (!gv_node_ranges_append(&run->ranges, GV_ACCESS_READ, reads.ranges[i].start, reads.ranges[i].end))
+            reason = "memory for its access set ran out";
+    for (size_t i = 0; i < writes.count && !reason; i++)
+        if (!gv_node_ranges_append(&run->ranges, GV_ACCESS_WRITE, writes.ranges[i].start, writes.ranges[i].end))
+            reason = "memory for its access set ran out";
+    gv_range_set_free(&reads);
+    gv_range_set_free(&writes);
+    return reason;
+}
+
 static void run_single(replay *run, const gv_snapshot *snapshot, uint32_t index, bool *done)
 {
     const gv_snapshot_node *node = &snapshot->nodes[index];
@@ -472,22 +513,15 @@ static void run_single(replay *run, const gv_snapshot *snapshot, uint32_t index,
     if (!await(run, snapshot, index, done))
         return;
     gv_node_ranges_clear(&run->ranges);
+    uint64_t duration = monotonic_ns() - start;
     if (node->type == CU_GRAPH_NODE_TYPE_HOST) {
         write_access(run, snapshot, index, GV_SOURCE_NONE, GV_PRECISION_INCOMPLETE,
-                     "what a host function touches is not recorded", monotonic_ns() - start);
-        return;
+                     "what a host function touches is not recorded", duration);
+    } else if (node->type == CU_GRAPH_NODE_TYPE_MEMCPY || node->type == CU_GRAPH_NODE_TYPE_MEMSET) {
+        const char *reason = parameter_ranges(run, node);
+        write_access(run, snapshot, index, GV_SOURCE_PARAMETERS,
+                     reason ? GV_PRECISION_INCOMPLETE : GV_PRECISION_EXACT, reason, duration);
     }
-    if (node->type != CU_GRAPH_NODE_TYPE_MEMCPY && node->type != CU_GRAPH_NODE_TYPE_MEMSET)
-        return;
-    // The ranges follow from the node's parameters, which the node record has.
-    CUDA_MEMCPY3D copy;
-    const char *reason = NULL;
-    if (node->type == CU_GRAPH_NODE_TYPE_MEMCPY &&
-        gv_cuda.cuGraphMemcpyNodeGetParams(node->node, &copy) == CUDA_SUCCESS &&
-        (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY || copy.dstMemoryType == CU_MEMORYTYPE_ARRAY))
-        reason = "one side of the copy is a CUDA array, whose bytes have no address";
-    write_access(run, snapshot, index, GV_SOURCE_PARAMETERS, reason ? GV_PRECISION_INCOMPLETE : GV_PRECISION_EXACT,
-                 reason, monotonic_ns() - start);
 }
 
 static void run_snapshot(replay *run, const gv_snapshot *snapshot)
