@@ -113,9 +113,8 @@ static void stop_torn(gv_reader *reader)
 {
     if (!stopped(reader))
         STOP(reader, GV_ERR_FORMAT,
-             "the file ends inside the frame that begins at byte %llu, as after a kill or a full disk; what stands "
-             "before it was read",
-             (unsigned long long)reader->offset);
+             "the file ends inside the frame that begins at byte %llu, as after a kill or a full disk%s",
+             (unsigned long long)reader->offset, reader->sequence ? "; everything before that was read" : "");
 }
 
 // Passes the skippable frame at hand (RFC 8878 section 3.1.2), whatever its length.
@@ -246,14 +245,14 @@ static void stop_version(gv_reader *reader, uint64_t major, uint64_t minor)
 {
     unsigned long long theirs = major, theirs_minor = minor;
     if (major > GV_TRACE_MAJOR)
-        STOP(
-            reader, GV_ERR_VERSION,
-            "it has trace format %llu.%llu, and this gravel (%s) reads format %d only; use a gravel at least as new as "
-            "the one that recorded it",
-            theirs, theirs_minor, GRAVEL_VERSION, GV_TRACE_MAJOR);
+        STOP(reader, GV_ERR_VERSION,
+             "it is a trace of format %llu.%llu, and this gravel (%s) reads format %d only; use a gravel at least as "
+             "new as "
+             "the one that recorded it",
+             theirs, theirs_minor, GRAVEL_VERSION, GV_TRACE_MAJOR);
     else
         STOP(reader, GV_ERR_VERSION,
-             "it has trace format %llu.%llu, and this gravel (%s) reads format %d only; record it again", theirs,
+             "it is a trace of format %llu.%llu, and this gravel (%s) reads format %d only; record it again", theirs,
              theirs_minor, GRAVEL_VERSION, GV_TRACE_MAJOR);
 }
 
@@ -378,8 +377,11 @@ static gv_status open_first_frame(gv_reader **reader, gv_error *error)
             status = gv_fail(error, GV_ERR_FORMAT,
                              "not a gravel trace: it does not begin with a zstd frame; `gravel run -o FILE -- COMMAND` "
                              "records one");
+        else if (opened->stop.status == GV_ERR_VERSION)
+            status = gv_fail(error, GV_ERR_VERSION, "%s", opened->stop.text);
         else
-            status = gv_fail(error, opened->stop.status, "not a readable gravel trace: %s", opened->stop.text);
+            status = gv_fail(error, opened->stop.status, "nothing can be read of it as a trace: %s; record it again",
+                             opened->stop.text);
     } else if (status == GV_OK && !more) {
         status = gv_fail(error, GV_ERR_FORMAT, "%s",
                          opened->offset

@@ -307,7 +307,7 @@ static void test_nesting_limit(void **state)
 static cbor_item_t *put_random(gv_buffer *buffer, int depth)
 {
     uint8_t body[70000];
-    size_t size = rand() % 8 ? (size_t)(rand() % 40) : (size_t)(rand() % (int)sizeof body);
+    size_t size = rand() % 50 ? (size_t)(rand() % 40) : (size_t)(rand() % (int)sizeof body);
     int kind = rand() % (depth < 4 ? 5 : 3);
     cbor_item_t *item;
     if (kind == 0) {
@@ -331,7 +331,7 @@ static cbor_item_t *put_random(gv_buffer *buffer, int depth)
         gv_cbor_put_text(buffer, (char *)body, size);
         return cbor_build_stringn((char *)body, size);
     }
-    size_t count = (size_t)(rand() % 30);
+    size_t count = (size_t)(rand() % (depth ? 6 : 300));
     if (kind == 3) {
         item = cbor_new_definite_array(count);
         gv_cbor_put_array(buffer, count);
@@ -392,7 +392,7 @@ static void compare(gv_cbor_cursor *cursor, cbor_item_t *item)
 static void test_against_libcbor(void **state)
 {
     srand(20);
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < 100; round++) {
         gv_buffer ours = {0};
         cbor_item_t *built = put_random(&ours, 0);
         assert_false(ours.failed);
@@ -424,7 +424,7 @@ static void test_skip_against_libcbor(void **state)
 {
     srand(21);
     size_t agreed = 0;
-    for (int round = 0; round < 200000; round++) {
+    for (int round = 0; round < 50000; round++) {
         uint8_t input[12];
         for (size_t i = 0; i < sizeof input; i++)
             input[i] = rand() % 3 ? (uint8_t)rand() : (uint8_t)(0x80 | rand() % 4);
@@ -446,7 +446,7 @@ static void test_skip_against_libcbor(void **state)
             cbor_decref(&loaded);
         }
     }
-    assert_true(agreed > 10000);
+    assert_true(agreed > 4000);
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 // The trace writer: see writer.h. It runs inside other people's processes, so it prints nothing, ends nothing, leaves
 // errno and signals as they were, and writes to no file but its own.
-#define ZSTD_STATIC_LINKING_ONLY // ZSTD_customMem: zstd's allocations go through base/memory.h as well
+#define ZSTD_STATIC_LINKING_ONLY // ZSTD_initStaticCCtx: all of zstd's memory is taken once, at the beginning
 #include "trace/writer.h"
 
 #include "base/memory.h"
@@ -33,9 +33,10 @@ struct gv_writer {
     int file;
     dev_t device; // together with inode: is `file` still ours?
     ino_t inode;
-    gv_buffer records; // FRAME_ROOM bytes, then the records of the frame to come
-    gv_buffer frame;   // the frame once compressed
-    ZSTD_CCtx *zstd;
+    gv_buffer records;     // FRAME_ROOM bytes, then the records of the frame to come
+    gv_buffer frame;       // the frame once compressed
+    void *workspace;       // zstd's memory
+    ZSTD_CCtx *zstd;       // in the workspace
     uint64_t buffered;     // records in the buffer
     uint64_t sequence;     // of the frame to come
     uint64_t first_record; // of the frame to come
@@ -65,16 +66,6 @@ static void leave(gv_writer *writer, struct visit visit)
     pthread_mutex_unlock(&writer->lock);
     pthread_setcancelstate(visit.cancel_state, NULL);
     errno = visit.saved_errno;
-}
-
-static void *allocate(void *opaque, size_t size)
-{
-    return gv_malloc(size);
-}
-
-static void release(void *opaque, void *memory)
-{
-    gv_free(memory);
 }
 
 // The program may have closed our descriptor (daemons close all) and got the number back for a file of its own.
@@ -156,7 +147,7 @@ static gv_status compress(gv_writer *writer, const uint8_t *content, size_t size
     }
     size_t compressed = ZSTD_compress2(writer->zstd, writer->frame.data, writer->frame.capacity, content, size);
     if (ZSTD_isError(compressed))
-        return break_writer(writer, GV_ERR_MEMORY, "zstd could not compress a frame", ZSTD_getErrorName(compressed));
+        return break_writer(writer, GV_ERR_LIMIT, "zstd could not compress a frame", ZSTD_getErrorName(compressed));
     writer->frame.size = compressed;
     return GV_OK;
 }
@@ -259,7 +250,7 @@ static void free_writer(gv_writer *writer)
 {
     gv_buffer_free(&writer->records);
     gv_buffer_free(&writer->frame);
-    ZSTD_freeCCtx(writer->zstd);
+    gv_free(writer->workspace);
     gv_free(writer);
 }
 
@@ -270,8 +261,10 @@ static gv_writer *new_writer(void)
     if (!writer)
         return NULL;
     writer->file = -1;
-    writer->zstd = ZSTD_createCCtx_advanced((ZSTD_customMem){allocate, release, NULL});
-    // Reserved now, so that the usual frame needs no memory later, when the program may be short of it.
+    // Taken now, so that the usual frame needs no memory later, when the program may be short of it.
+    size_t zstd_bytes = ZSTD_estimateCCtxSize(COMPRESSION_LEVEL);
+    writer->workspace = gv_malloc(zstd_bytes);
+    writer->zstd = writer->workspace ? ZSTD_initStaticCCtx(writer->workspace, zstd_bytes) : NULL;
     size_t usual = FRAME_ROOM + FLUSH_BYTES + (FLUSH_BYTES >> 2);
     if (!writer->zstd || !gv_buffer_reserve(&writer->records, usual) ||
         !gv_buffer_reserve(&writer->frame, ZSTD_compressBound(usual))) {
