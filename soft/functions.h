@@ -71,28 +71,80 @@
     PLAIN(cuGetExportTable, 3000, cuGetExportTable) \
     PLAIN(cuGetProcAddress, 11030, cuGetProcAddress) \
     PLAIN(cuGetProcAddress, 12000, cuGetProcAddress_v2) \
+    PLAIN(cuGraphAddBatchMemOpNode, 11070, cuGraphAddBatchMemOpNode) \
+    PLAIN(cuGraphAddChildGraphNode, 10000, cuGraphAddChildGraphNode) \
     PLAIN(cuGraphAddDependencies, 10000, cuGraphAddDependencies) \
     PLAIN(cuGraphAddDependencies, 12030, cuGraphAddDependencies_v2) \
+    PLAIN(cuGraphAddEmptyNode, 10000, cuGraphAddEmptyNode) \
+    PLAIN(cuGraphAddEventRecordNode, 11010, cuGraphAddEventRecordNode) \
+    PLAIN(cuGraphAddEventWaitNode, 11010, cuGraphAddEventWaitNode) \
+    PLAIN(cuGraphAddHostNode, 10000, cuGraphAddHostNode) \
+    PLAIN(cuGraphAddKernelNode, 10000, cuGraphAddKernelNode) \
+    PLAIN(cuGraphAddKernelNode, 12000, cuGraphAddKernelNode_v2) \
+    PLAIN(cuGraphAddMemAllocNode, 11040, cuGraphAddMemAllocNode) \
+    PLAIN(cuGraphAddMemFreeNode, 11040, cuGraphAddMemFreeNode) \
+    PLAIN(cuGraphAddMemcpyNode, 10000, cuGraphAddMemcpyNode) \
+    PLAIN(cuGraphAddMemsetNode, 10000, cuGraphAddMemsetNode) \
+    PLAIN(cuGraphAddNode, 12020, cuGraphAddNode) \
+    PLAIN(cuGraphAddNode, 12030, cuGraphAddNode_v2) \
+    PLAIN(cuGraphBatchMemOpNodeGetParams, 11070, cuGraphBatchMemOpNodeGetParams) \
+    PLAIN(cuGraphBatchMemOpNodeSetParams, 11070, cuGraphBatchMemOpNodeSetParams) \
+    PLAIN(cuGraphChildGraphNodeGetGraph, 10000, cuGraphChildGraphNodeGetGraph) \
     PLAIN(cuGraphClone, 10000, cuGraphClone) \
     PLAIN(cuGraphCreate, 10000, cuGraphCreate) \
     PLAIN(cuGraphDestroy, 10000, cuGraphDestroy) \
     PLAIN(cuGraphDestroyNode, 10000, cuGraphDestroyNode) \
+    PLAIN(cuGraphEventRecordNodeGetEvent, 11010, cuGraphEventRecordNodeGetEvent) \
+    PLAIN(cuGraphEventRecordNodeSetEvent, 11010, cuGraphEventRecordNodeSetEvent) \
+    PLAIN(cuGraphEventWaitNodeGetEvent, 11010, cuGraphEventWaitNodeGetEvent) \
+    PLAIN(cuGraphEventWaitNodeSetEvent, 11010, cuGraphEventWaitNodeSetEvent) \
+    PLAIN(cuGraphExecBatchMemOpNodeSetParams, 11070, cuGraphExecBatchMemOpNodeSetParams) \
+    PLAIN(cuGraphExecChildGraphNodeSetParams, 11010, cuGraphExecChildGraphNodeSetParams) \
     PLAIN(cuGraphExecDestroy, 10000, cuGraphExecDestroy) \
+    PLAIN(cuGraphExecEventRecordNodeSetEvent, 11010, cuGraphExecEventRecordNodeSetEvent) \
+    PLAIN(cuGraphExecEventWaitNodeSetEvent, 11010, cuGraphExecEventWaitNodeSetEvent) \
     PLAIN(cuGraphExecGetFlags, 12000, cuGraphExecGetFlags) \
+    PLAIN(cuGraphExecHostNodeSetParams, 10020, cuGraphExecHostNodeSetParams) \
+    PLAIN(cuGraphExecKernelNodeSetParams, 10010, cuGraphExecKernelNodeSetParams) \
+    PLAIN(cuGraphExecKernelNodeSetParams, 12000, cuGraphExecKernelNodeSetParams_v2) \
+    PLAIN(cuGraphExecMemcpyNodeSetParams, 10020, cuGraphExecMemcpyNodeSetParams) \
+    PLAIN(cuGraphExecMemsetNodeSetParams, 10020, cuGraphExecMemsetNodeSetParams) \
+    PLAIN(cuGraphExecNodeSetParams, 12020, cuGraphExecNodeSetParams) \
+    PLAIN(cuGraphExecUpdate, 10020, cuGraphExecUpdate) \
+    PLAIN(cuGraphExecUpdate, 12000, cuGraphExecUpdate_v2) \
     PLAIN(cuGraphGetEdges, 10000, cuGraphGetEdges) \
     PLAIN(cuGraphGetEdges, 12030, cuGraphGetEdges_v2) \
     PLAIN(cuGraphGetNodes, 10000, cuGraphGetNodes) \
     PLAIN(cuGraphGetRootNodes, 10000, cuGraphGetRootNodes) \
+    PLAIN(cuGraphHostNodeGetParams, 10000, cuGraphHostNodeGetParams) \
+    PLAIN(cuGraphHostNodeSetParams, 10000, cuGraphHostNodeSetParams) \
     PLAIN(cuGraphInstantiate, 10000, cuGraphInstantiate) \
     PLAIN(cuGraphInstantiate, 11000, cuGraphInstantiate_v2) \
     PLAIN(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags) \
     WITH_THREAD(cuGraphInstantiateWithParams, 12000, cuGraphInstantiateWithParams, cuGraphInstantiateWithParams_ptsz) \
+    PLAIN(cuGraphKernelNodeCopyAttributes, 11000, cuGraphKernelNodeCopyAttributes) \
+    PLAIN(cuGraphKernelNodeGetAttribute, 11000, cuGraphKernelNodeGetAttribute) \
+    PLAIN(cuGraphKernelNodeGetParams, 10000, cuGraphKernelNodeGetParams) \
+    PLAIN(cuGraphKernelNodeGetParams, 12000, cuGraphKernelNodeGetParams_v2) \
+    PLAIN(cuGraphKernelNodeSetAttribute, 11000, cuGraphKernelNodeSetAttribute) \
+    PLAIN(cuGraphKernelNodeSetParams, 10000, cuGraphKernelNodeSetParams) \
+    PLAIN(cuGraphKernelNodeSetParams, 12000, cuGraphKernelNodeSetParams_v2) \
     WITH_THREAD(cuGraphLaunch, 10000, cuGraphLaunch, cuGraphLaunch_ptsz) \
+    PLAIN(cuGraphMemAllocNodeGetParams, 11040, cuGraphMemAllocNodeGetParams) \
+    PLAIN(cuGraphMemFreeNodeGetParams, 11040, cuGraphMemFreeNodeGetParams) \
+    PLAIN(cuGraphMemcpyNodeGetParams, 10000, cuGraphMemcpyNodeGetParams) \
+    PLAIN(cuGraphMemcpyNodeSetParams, 10000, cuGraphMemcpyNodeSetParams) \
+    PLAIN(cuGraphMemsetNodeGetParams, 10000, cuGraphMemsetNodeGetParams) \
+    PLAIN(cuGraphMemsetNodeSetParams, 10000, cuGraphMemsetNodeSetParams) \
     PLAIN(cuGraphNodeFindInClone, 10000, cuGraphNodeFindInClone) \
     PLAIN(cuGraphNodeGetDependencies, 10000, cuGraphNodeGetDependencies) \
     PLAIN(cuGraphNodeGetDependencies, 12030, cuGraphNodeGetDependencies_v2) \
     PLAIN(cuGraphNodeGetDependentNodes, 10000, cuGraphNodeGetDependentNodes) \
     PLAIN(cuGraphNodeGetDependentNodes, 12030, cuGraphNodeGetDependentNodes_v2) \
+    PLAIN(cuGraphNodeGetEnabled, 11060, cuGraphNodeGetEnabled) \
+    PLAIN(cuGraphNodeGetType, 10000, cuGraphNodeGetType) \
+    PLAIN(cuGraphNodeSetEnabled, 11060, cuGraphNodeSetEnabled) \
+    PLAIN(cuGraphNodeSetParams, 12020, cuGraphNodeSetParams) \
     PLAIN(cuGraphRemoveDependencies, 10000, cuGraphRemoveDependencies) \
     PLAIN(cuGraphRemoveDependencies, 12030, cuGraphRemoveDependencies_v2) \
     WITH_THREAD(cuGraphUpload, 11010, cuGraphUpload, cuGraphUpload_ptsz) \
@@ -124,8 +176,11 @@
     PLAIN(cuMemFree, 3020, cuMemFree_v2) \
     WITH_THREAD(cuMemFreeAsync, 11020, cuMemFreeAsync, cuMemFreeAsync_ptsz) \
     PLAIN(cuMemFreeHost, 2000, cuMemFreeHost) \
+    PLAIN(cuMemGetAddressRange, 3020, cuMemGetAddressRange_v2) \
     PLAIN(cuMemGetInfo, 3020, cuMemGetInfo_v2) \
     PLAIN(cuMemHostAlloc, 2020, cuMemHostAlloc) \
+    PLAIN(cuMemHostGetDevicePointer, 3020, cuMemHostGetDevicePointer_v2) \
+    PLAIN(cuMemHostGetFlags, 2030, cuMemHostGetFlags) \
     PLAIN(cuMemHostRegister, 4000, cuMemHostRegister) \
     PLAIN(cuMemHostRegister, 6050, cuMemHostRegister_v2) \
     PLAIN(cuMemHostUnregister, 4000, cuMemHostUnregister) \
@@ -169,6 +224,8 @@
     PLAIN(cuModuleLoadDataEx, 2010, cuModuleLoadDataEx) \
     PLAIN(cuModuleLoadFatBinary, 2000, cuModuleLoadFatBinary) \
     PLAIN(cuModuleUnload, 2000, cuModuleUnload) \
+    PLAIN(cuPointerGetAttribute, 4000, cuPointerGetAttribute) \
+    PLAIN(cuPointerGetAttributes, 7000, cuPointerGetAttributes) \
     WITH_THREAD(cuStreamAddCallback, 5000, cuStreamAddCallback, cuStreamAddCallback_ptsz) \
     WITH_THREAD(cuStreamBatchMemOp, 8000, cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz) \
     WITH_THREAD(cuStreamBatchMemOp, 11070, cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz) \
