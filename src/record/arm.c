@@ -382,10 +382,10 @@ static void unblock(replay *run, const gv_snapshot *snapshot, uint32_t index, bo
          "node #%u (%.160s) made no progress for %.0f s while it ran alone: it seems to wait for another branch of "
          "the graph",
          index, what, gv_state.options.stall_seconds);
-    gv_note(GV_NOTE_INCOMPLETE, snapshot->id, (uint64_t)index + 1,
-            "graph #%llu cannot be run one node at a time: node #%u (%.160s) made no progress for %.0f s; the "
-            "branches beside it are launched now, unrecorded",
-            (unsigned long long)snapshot->id, index, what, gv_state.options.stall_seconds);
+    // The armed record says the same at the end; this is for the one who watches, or kills, a process that hangs.
+    gv_say("graph #%llu: %s; the branches beside it are launched now, unrecorded", (unsigned long long)snapshot->id,
+           run->reason);
+    gv_note(GV_NOTE_INFO, snapshot->id, (uint64_t)index + 1, "%s", run->reason);
     gv_flush();
     bool *follows = gv_calloc(snapshot->node_count, sizeof *follows);
     if (!follows || (!run->side && gv_cuda.cuStreamCreate(&run->side, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)) {

@@ -50,8 +50,7 @@ static void say(const char *format, va_list arguments)
     (void)written;
 }
 
-static void say_now(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static void say_now(const char *format, ...)
+void gv_say(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -83,7 +82,7 @@ static void note(enum gv_note_severity severity, uint64_t graph, uint64_t node, 
     if (gv_state.writer)
         gv_write_note(gv_state.writer, &record);
     if (severity != GV_NOTE_INFO || gv_state.options.verbose)
-        say_now("%s", text);
+        gv_say("%s", text);
 }
 
 void gv_note(enum gv_note_severity severity, uint64_t graph, uint64_t node, const char *format, ...)
@@ -125,7 +124,7 @@ void gv_switch_off(const char *format, ...)
     va_start(arguments, format);
     note(GV_NOTE_FAILURE, 0, 0, format, arguments);
     va_end(arguments);
-    say_now("recording is off from here on; the program goes on unchanged");
+    gv_say("recording is off from here on; the program goes on unchanged");
     gv_flush();
 }
 
@@ -156,7 +155,7 @@ static void read_options(gv_record_options *options)
         else if (strncmp(arm, "every=", 6) == 0 && is_number(arm + 6, &options->arm_number) && options->arm_number)
             options->arm = GV_ARM_EVERY;
         else if (!is_number(arm, &options->arm_number) || !options->arm_number) {
-            say_now("GRAVEL_ARM=%s is not first, none, all, every=K or a number; taking first", arm);
+            gv_say("GRAVEL_ARM=%s is not first, none, all, every=K or a number; taking first", arm);
             options->arm_number = 1;
         }
     }
@@ -279,19 +278,19 @@ static void start(void)
     }
     if (!gv_driver_load(&missing)) {
         atomic_store(&phase, GV_PHASE_OFF);
-        say_now("the driver has no %s: gravel needs a driver of CUDA 12.4 or later. Nothing is recorded", missing);
+        gv_say("the driver has no %s: gravel needs a driver of CUDA 12.4 or later. Nothing is recorded", missing);
         return;
     }
     if (gv_writer_create(path, &gv_state.writer, &error) != GV_OK) {
         atomic_store(&phase, GV_PHASE_OFF);
-        say_now("%s. Nothing is recorded", error.text);
+        gv_say("%s. Nothing is recorded", error.text);
         return;
     }
     gv_state.soft = gv_driver_symbol(GRAVEL_SOFT_API_SYMBOL) != NULL;
     gv_state.stacks = gv_stacks_create(gv_state.writer);
     if (!gv_state.stacks || !gv_ids_create()) {
         atomic_store(&phase, GV_PHASE_OFF);
-        say_now("out of memory at start. Nothing is recorded");
+        gv_say("out of memory at start. Nothing is recorded");
         return;
     }
     owner = getpid();

@@ -74,7 +74,10 @@ void gv_note(enum gv_note_severity severity, uint64_t graph, uint64_t node, cons
 void gv_note_once(enum gv_note_severity severity, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// A line "gravel: ..." on stderr, only with --verbose.
+// A line "gravel: ..." on stderr, whatever the options say.
+void gv_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// The same, only with --verbose.
 void gv_verbose(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // Switches the recorder off for good, with the reason on stderr and in the trace.

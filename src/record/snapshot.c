@@ -222,6 +222,7 @@ static bool is_device_updatable(CUgraphNode node)
 }
 
 typedef struct taking {
+    bool clone_wanted;
     gv_place_of place_of;
     void (*remember)(CUgraphNode node, gv_snapshot *snapshot, uint32_t index, void *user);
     void *user;
@@ -264,7 +265,7 @@ static bool take_node(gv_snapshot *snapshot, uint32_t index, CUgraphNode origina
             refuse(snapshot, "node #%u has no counterpart in a clone of the graph", index);
         else
             node->node = counterpart;
-    } else {
+    } else if (how->clone_wanted) {
         refuse(snapshot, "the driver does not clone it");
     }
 
@@ -328,7 +329,7 @@ gv_snapshot *gv_snapshot_take(CUgraph graph, unsigned origin, bool clone, gv_pla
                               void (*remember)(CUgraphNode node, gv_snapshot *snapshot, uint32_t index, void *user),
                               void *user)
 {
-    taking how = {place_of, remember, user};
+    taking how = {clone, place_of, remember, user};
     CUgraph copy = NULL;
     // Refused for graphs with allocation or conditional nodes; they are not run one node at a time either.
     if (clone && gv_cuda.cuGraphClone(&copy, graph) != CUDA_SUCCESS)
