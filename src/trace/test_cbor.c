@@ -183,7 +183,8 @@ static void test_buffer_out_of_memory(void **state)
     gv_cbor_put_unsigned(&buffer, 6);
     assert_int_equal(buffer.size, 3); // nothing more once it failed
     gv_buffer_free(&buffer);
-    assert_false(gv_buffer_reserve(&buffer, SIZE_MAX));
+    gv_cbor_put_unsigned(&buffer, 5);
+    assert_false(gv_buffer_reserve(&buffer, SIZE_MAX)); // the sum overflows
     gv_buffer_free(&buffer);
 }
 
