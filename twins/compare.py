@@ -1,0 +1,85 @@
+"""Compares the reports of the twins' runs with what is expected of them (twins/run.sh calls it).
+
+    compare.py EXPECT FOLDER TWIN...
+
+FOLDER has TWIN.buggy.json and TWIN.clean.json from `gravel check --json`, and TWIN.VARIANT.log with what the program
+and the commands printed.
+"""
+
+import collections
+import json
+import os
+import re
+import sys
+
+
+def expected_pairs(path):
+    pairs = collections.defaultdict(list)
+    for line in open(path):
+        if line.strip() and not line.startswith("#"):
+            twin, finding_id, size, first, second = line.split()
+            pairs[twin].append((finding_id, int(size), first, second))
+    return pairs
+
+
+def reported_pairs(report):
+    """All racing pairs of a report, and whether everything could be seen."""
+    pairs = []
+    for finding in report["findings"]:
+        if finding["id"] == "incomplete":
+            continue
+        names = {(n["graph"], n["node"]): n.get("symbol") or n["kind"] for n in finding["nodes"]}
+        for pair in finding["pairs"]:
+            first, second = (names[pair[side]["graph"], pair[side]["node"]] for side in ("first", "second"))
+            pairs.append((pair["id"], pair["bytes"], first, second))
+    return pairs, report["summary"]["complete"]
+
+
+def read(folder, twin, variant):
+    """What one run showed: (pairs, complete, wrong results, what went wrong with the run or None)."""
+    base = os.path.join(folder, f"{twin}.{variant}")
+    log = open(base + ".log").read() if os.path.exists(base + ".log") else ""
+    wrong = re.search(r"^wrong (\d+ of \d+)$", log, re.M)
+    failed = re.search(r"^exit code \d+$", log, re.M)
+    if not wrong or failed:
+        return [], False, "-", f"did not run, see {base}.log"
+    try:
+        with open(base + ".json") as file:
+            pairs, complete = reported_pairs(json.load(file))
+    except (OSError, ValueError, KeyError) as error:
+        return [], False, wrong[1], f"no report: {error!r}, see {base}.log"
+    return pairs, complete, wrong[1], None if complete else "not everything could be seen"
+
+
+def text(pairs):
+    return "; ".join(f"{i} {size} {first} {second}" for i, size, first, second in pairs) or "nothing"
+
+
+def main():
+    expect, folder, twins = expected_pairs(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    detected = missed = false = 0
+    print(f"{'twin':<14} {'wrong when buggy':<17} {'when clean':<11} verdict")
+    for twin in twins:
+        pairs, _, buggy_wrong, problem = read(folder, twin, "buggy")
+        clean_pairs, _, clean_wrong, clean_problem = read(folder, twin, "clean")
+        notes = []
+        if not problem and sorted(pairs) == sorted(expect[twin]) and expect[twin]:
+            detected += 1
+            verdict = "detected"
+            notes.append(text(pairs))
+        else:
+            missed += 1
+            verdict = "MISSED"
+            notes.append(problem or f"expected {text(expect[twin])}, reported {text(pairs)}")
+        # A clean variant that could not be looked at whole has not been cleared either.
+        if clean_pairs or clean_problem:
+            false += 1
+            verdict += ", FALSE"
+            notes.append(f"clean variant: {clean_problem or text(clean_pairs)}")
+        print(f"{twin:<14} {buggy_wrong:<17} {clean_wrong:<11} {verdict}: {'. '.join(notes)}")
+    print(f"{len(twins)} pairs: {detected} detected, {missed} missed, {false} false")
+    return 0 if detected == len(twins) and not false else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

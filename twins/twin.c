@@ -1,0 +1,137 @@
+// What the twins share.
+#include "twins/twin.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void twin_check(CUresult result, const char *call, const char *file, int line)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    const char *name = NULL;
+    cuGetErrorName(result, &name);
+    fprintf(stderr, "%s:%d: %s: %s (%d)\n", file, line, call, name ? name : "unknown error", (int)result);
+    exit(1);
+}
+
+static CUmodule load_kernels(void)
+{
+    char device[128], path[PATH_MAX];
+    CHECK(cuDeviceGetName(device, sizeof device, 0));
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length < 0) {
+        perror("/proc/self/exe");
+        exit(1);
+    }
+    path[length] = '\0';
+    char *name = strrchr(path, '/') + 1;
+    const char *kernels = strcmp(device, "gravel software driver") ? "kernels.fatbin" : "kernels.so";
+    snprintf(name, sizeof path - (size_t)(name - path), "%s", kernels);
+    CUmodule module;
+    CUresult result = cuModuleLoad(&module, path);
+    if (result != CUDA_SUCCESS)
+        fprintf(stderr, "the kernels could not be loaded from %s\n", path);
+    CHECK(result);
+    return module;
+}
+
+void twin_open(twin *t, int argc, char **argv)
+{
+    bool buggy = argc > 1 && !strcmp(argv[1], "buggy"), clean = argc > 1 && !strcmp(argv[1], "clean");
+    int launches = argc > 2 ? atoi(argv[2]) : 3;
+    if ((!buggy && !clean) || argc > 3 || launches < 1) {
+        fprintf(stderr, "usage: %s buggy|clean [LAUNCHES]\n", argv[0]);
+        exit(2);
+    }
+    *t = (twin){.buggy = buggy, .launches = launches};
+    CHECK(cuInit(0));
+    CUdevice device;
+    CHECK(cuDeviceGet(&device, 0));
+    CUcontext context;
+    CHECK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK(cuCtxSetCurrent(context));
+    CUmodule module = load_kernels();
+    const struct {
+        CUfunction *function;
+        const char *name;
+    } functions[] = {
+        {&t->make_left, "make_left"},
+        {&t->make_right, "make_right"},
+        {&t->make_next, "make_next"},
+        {&t->use_left, "use_left"},
+        {&t->use_right, "use_right"},
+        {&t->use_next, "use_next"},
+        {&t->hold, "hold"},
+        {&t->update_in_place, "update_in_place"},
+        {&t->fill_low, "fill_low"},
+        {&t->fill_high, "fill_high"},
+        {&t->count_left, "count_left"},
+        {&t->count_right, "count_right"},
+        {&t->store_right, "store_right"},
+        {&t->mix, "mix"},
+    };
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
+        CHECK(cuModuleGetFunction(functions[i].function, module, functions[i].name));
+    CHECK(cuStreamCreate(&t->main, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&t->side, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&t->third, CU_STREAM_NON_BLOCKING));
+}
+
+CUdeviceptr twin_buffer(size_t bytes)
+{
+    CUdeviceptr buffer;
+    CHECK(cuMemAlloc(&buffer, bytes));
+    CHECK(cuMemsetD8(buffer, 0, bytes));
+    CHECK(cuCtxSynchronize());
+    return buffer;
+}
+
+CUevent twin_event(void)
+{
+    CUevent event;
+    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    return event;
+}
+
+void twin_order(CUstream before, CUstream after)
+{
+    CUevent event = twin_event();
+    CHECK(cuEventRecord(event, before));
+    CHECK(cuStreamWaitEvent(after, event, 0));
+}
+
+void twin_hold(twin *t, CUstream stream, unsigned long long nanoseconds)
+{
+    LAUNCH(t->hold, stream, 1, &nanoseconds);
+}
+
+int twin_run(twin *t, CUgraph graph, void (*prepare)(void *user), bool (*is_right)(void *user), void *user)
+{
+    CUgraphExec exec;
+    CHECK(cuGraphInstantiate(&exec, graph, 0));
+    int wrong = 0;
+    for (int i = 0; i < t->launches; i++) {
+        if (prepare)
+            prepare(user);
+        CHECK(cuGraphLaunch(exec, t->main));
+        CHECK(cuStreamSynchronize(t->main));
+        wrong += !is_right(user);
+    }
+    printf("wrong %d of %d\n", wrong, t->launches);
+    CHECK(cuGraphExecDestroy(exec));
+    CHECK(cuGraphDestroy(graph));
+    return 0;
+}
+
+bool twin_holds(CUdeviceptr buffer, int first, int step)
+{
+    int values[TWIN_COUNT];
+    CHECK(cuMemcpyDtoH(values, buffer, sizeof values));
+    for (int i = 0; i < TWIN_COUNT; i++)
+        if (values[i] != first + i * step)
+            return false;
+    return true;
+}
