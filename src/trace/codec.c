@@ -99,7 +99,7 @@ static bool is_empty(const void *record, struct field field)
 size_t gv_record_bound(uint64_t type, const void *record)
 {
     struct layout layout = layout_of(type);
-    size_t bound = 3 * HEAD_BYTES;
+    size_t bound = (size_t)3 * HEAD_BYTES;
     for (size_t i = 0; i < layout.field_count; i++) {
         const void *value = member(record, layout.fields[i]);
         size_t body = 0;

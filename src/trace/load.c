@@ -132,7 +132,8 @@ static gv_status load_process(gv_loader *loader, const gv_process_record *record
     *process = *record;
     gv_text *texts[] = {&process->executable, &process->command_line,  &process->host,   &process->gravel_version,
                         &process->driver,     &process->access_source, &process->options};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+    const size_t count = sizeof texts / sizeof texts[0]; // NOLINT(bugprone-sizeof-expression): they are pointers
+    for (size_t i = 0; i < count; i++)
         TRY(copy_text(loader, *texts[i], &texts[i]->data));
     return GV_OK;
 }
@@ -387,10 +388,10 @@ static gv_status load_armed(gv_loader *loader, const gv_armed_record *record)
 
 static gv_status load_access(gv_loader *loader, const gv_access_record *record)
 {
-    const gv_bytes *sets[] = {&record->reads, &record->writes, &record->atomics};
+    const gv_bytes sets[] = {record->reads, record->writes, record->atomics};
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         gv_error problem = {0};
-        if (gv_ranges_check(*sets[i], NULL, NULL, &problem) != GV_OK)
+        if (gv_ranges_check(sets[i], NULL, NULL, &problem) != GV_OK)
             return malformed(loader, problem.text);
     }
     if (record->graph == 0 || record->node > UINT32_MAX)

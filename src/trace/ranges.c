@@ -5,7 +5,8 @@
 
 size_t gv_ranges_encoded_bound(size_t count)
 {
-    return count > SIZE_MAX / (2 * GV_LEB128_MAX_BYTES) ? SIZE_MAX : count * 2 * GV_LEB128_MAX_BYTES;
+    const size_t most = (size_t)2 * GV_LEB128_MAX_BYTES; // a gap and a length
+    return count > SIZE_MAX / most ? SIZE_MAX : count * most;
 }
 
 size_t gv_ranges_encode(const gv_range *ranges, size_t count, uint8_t *out)

@@ -11,7 +11,8 @@ static void free_loader(gv_loader *loader)
     struct id_table *tables[] = {&loader->strings,     &loader->modules, &loader->stacks,
                                  &loader->contexts,    &loader->streams, &loader->functions,
                                  &loader->allocations, &loader->graphs,  &loader->execs};
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+    const size_t count = sizeof tables / sizeof tables[0]; // NOLINT(bugprone-sizeof-expression): they are pointers
+    for (size_t i = 0; i < count; i++)
         gv_free(tables[i]->defined);
     gv_free(loader->growth);
     gv_free(loader->symbols);
@@ -31,7 +32,8 @@ static gv_status make_trace(const char *name, gv_trace **trace, gv_error *error)
         return GV_OK;
     gv_trace_free(*trace);
     *trace = NULL;
-    return gv_fail(error, GV_ERR_MEMORY, "%s: no memory to load the trace", name);
+    gv_fail(error, GV_ERR_MEMORY, "%s: no memory to load the trace", name);
+    return GV_ERR_MEMORY;
 }
 
 static gv_status copy_truncation(gv_loader *loader)

@@ -295,20 +295,24 @@ static gv_status open_writer(const char *path, int flags, uint64_t valid_bytes, 
 {
     *writer = NULL;
     gv_writer *made = new_writer();
-    if (!made)
-        return gv_fail(error, GV_ERR_MEMORY, "%s: no memory to write a trace", path);
+    if (!made) {
+        gv_fail(error, GV_ERR_MEMORY, "%s: no memory to write a trace", path);
+        return GV_ERR_MEMORY;
+    }
     int file = open(path, flags | O_WRONLY | O_APPEND | O_CLOEXEC, 0644);
     struct stat identity;
     gv_status status = GV_OK;
-    if (file < 0 || fstat(file, &identity) != 0)
-        status =
-            gv_fail(error, GV_ERR_IO, "%s: the trace file cannot be opened for writing: %s", path, strerror(errno));
-    else if (valid_bytes && (!S_ISREG(identity.st_mode) || (uint64_t)identity.st_size < valid_bytes))
-        status = gv_fail(error, GV_ERR_USAGE, "%s: cannot append after byte %llu: the file has %llu", path,
-                         (unsigned long long)valid_bytes, (unsigned long long)identity.st_size);
-    else if (S_ISREG(identity.st_mode) && ftruncate(file, (off_t)valid_bytes) != 0)
-        status =
-            gv_fail(error, GV_ERR_IO, "%s: what the file held before cannot be cut off: %s", path, strerror(errno));
+    if (file < 0 || fstat(file, &identity) != 0) {
+        status = GV_ERR_IO;
+        gv_fail(error, status, "%s: the trace file cannot be opened for writing: %s", path, strerror(errno));
+    } else if (valid_bytes && (!S_ISREG(identity.st_mode) || (uint64_t)identity.st_size < valid_bytes)) {
+        status = GV_ERR_USAGE;
+        gv_fail(error, status, "%s: cannot append after byte %llu: the file has %llu", path,
+                (unsigned long long)valid_bytes, (unsigned long long)identity.st_size);
+    } else if (S_ISREG(identity.st_mode) && ftruncate(file, (off_t)valid_bytes) != 0) {
+        status = GV_ERR_IO;
+        gv_fail(error, status, "%s: what the file held before cannot be cut off: %s", path, strerror(errno));
+    }
     if (status != GV_OK) {
         if (file >= 0)
             close(file);
