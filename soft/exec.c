@@ -227,6 +227,9 @@ static CUresult destroy(CUgraphExec exec)
 {
     if (!object_is(exec, OBJECT_EXEC))
         return CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = capture_forbid_unsafe();
+    if (result != CUDA_SUCCESS)
+        return result;
     object_unregister(&exec->object);
     plan_drop(exec->plan); // launches under way hold it
     task_drop(exec->last);

@@ -13,18 +13,22 @@
     PLAIN(cuCtxDestroy, 2000, cuCtxDestroy) \
     PLAIN(cuCtxDestroy, 4000, cuCtxDestroy_v2) \
     PLAIN(cuCtxGetApiVersion, 3020, cuCtxGetApiVersion) \
+    PLAIN(cuCtxGetCacheConfig, 3020, cuCtxGetCacheConfig) \
     PLAIN(cuCtxGetCurrent, 4000, cuCtxGetCurrent) \
     PLAIN(cuCtxGetDevice, 2000, cuCtxGetDevice) \
     PLAIN(cuCtxGetDevice, 13000, cuCtxGetDevice_v2) \
     PLAIN(cuCtxGetFlags, 7000, cuCtxGetFlags) \
     PLAIN(cuCtxGetId, 12000, cuCtxGetId) \
+    PLAIN(cuCtxGetLimit, 3010, cuCtxGetLimit) \
     PLAIN(cuCtxGetStreamPriorityRange, 5050, cuCtxGetStreamPriorityRange) \
     PLAIN(cuCtxPopCurrent, 2000, cuCtxPopCurrent) \
     PLAIN(cuCtxPopCurrent, 4000, cuCtxPopCurrent_v2) \
     PLAIN(cuCtxPushCurrent, 2000, cuCtxPushCurrent) \
     PLAIN(cuCtxPushCurrent, 4000, cuCtxPushCurrent_v2) \
+    PLAIN(cuCtxSetCacheConfig, 3020, cuCtxSetCacheConfig) \
     PLAIN(cuCtxSetCurrent, 4000, cuCtxSetCurrent) \
     PLAIN(cuCtxSetFlags, 12010, cuCtxSetFlags) \
+    PLAIN(cuCtxSetLimit, 3010, cuCtxSetLimit) \
     PLAIN(cuCtxSynchronize, 2000, cuCtxSynchronize) \
     PLAIN(cuCtxSynchronize, 13000, cuCtxSynchronize_v2) \
     PLAIN(cuDeviceCanAccessPeer, 4000, cuDeviceCanAccessPeer) \
@@ -33,11 +37,13 @@
     PLAIN(cuDeviceGetAttribute, 2000, cuDeviceGetAttribute) \
     PLAIN(cuDeviceGetCount, 2000, cuDeviceGetCount) \
     PLAIN(cuDeviceGetDefaultMemPool, 11020, cuDeviceGetDefaultMemPool) \
+    PLAIN(cuDeviceGetGraphMemAttribute, 11040, cuDeviceGetGraphMemAttribute) \
     PLAIN(cuDeviceGetMemPool, 11020, cuDeviceGetMemPool) \
     PLAIN(cuDeviceGetName, 2000, cuDeviceGetName) \
     PLAIN(cuDeviceGetPCIBusId, 4010, cuDeviceGetPCIBusId) \
     PLAIN(cuDeviceGetUuid, 9020, cuDeviceGetUuid) \
     PLAIN(cuDeviceGetUuid, 11040, cuDeviceGetUuid_v2) \
+    PLAIN(cuDeviceGraphMemTrim, 11040, cuDeviceGraphMemTrim) \
     PLAIN(cuDevicePrimaryCtxGetState, 7000, cuDevicePrimaryCtxGetState) \
     PLAIN(cuDevicePrimaryCtxRelease, 7000, cuDevicePrimaryCtxRelease) \
     PLAIN(cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2) \
@@ -145,8 +151,10 @@
     PLAIN(cuGraphNodeGetType, 10000, cuGraphNodeGetType) \
     PLAIN(cuGraphNodeSetEnabled, 11060, cuGraphNodeSetEnabled) \
     PLAIN(cuGraphNodeSetParams, 12020, cuGraphNodeSetParams) \
+    PLAIN(cuGraphReleaseUserObject, 11030, cuGraphReleaseUserObject) \
     PLAIN(cuGraphRemoveDependencies, 10000, cuGraphRemoveDependencies) \
     PLAIN(cuGraphRemoveDependencies, 12030, cuGraphRemoveDependencies_v2) \
+    PLAIN(cuGraphRetainUserObject, 11030, cuGraphRetainUserObject) \
     WITH_THREAD(cuGraphUpload, 11010, cuGraphUpload, cuGraphUpload_ptsz) \
     PLAIN(cuInit, 2000, cuInit) \
     PLAIN(cuKernelGetAttribute, 12000, cuKernelGetAttribute) \
@@ -167,6 +175,8 @@
     PLAIN(cuLibraryLoadData, 12000, cuLibraryLoadData) \
     PLAIN(cuLibraryLoadFromFile, 12000, cuLibraryLoadFromFile) \
     PLAIN(cuLibraryUnload, 12000, cuLibraryUnload) \
+    PLAIN(cuMemAdvise, 8000, cuMemAdvise) \
+    PLAIN(cuMemAdvise, 12020, cuMemAdvise_v2) \
     PLAIN(cuMemAlloc, 3020, cuMemAlloc_v2) \
     WITH_THREAD(cuMemAllocAsync, 11020, cuMemAllocAsync, cuMemAllocAsync_ptsz) \
     WITH_THREAD(cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz) \
@@ -189,6 +199,8 @@
     PLAIN(cuMemPoolGetAttribute, 11020, cuMemPoolGetAttribute) \
     PLAIN(cuMemPoolSetAttribute, 11020, cuMemPoolSetAttribute) \
     PLAIN(cuMemPoolTrimTo, 11020, cuMemPoolTrimTo) \
+    WITH_THREAD(cuMemPrefetchAsync, 8000, cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz) \
+    WITH_THREAD(cuMemPrefetchAsync, 12020, cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz) \
     WITH_THREAD(cuMemcpy, 4000, cuMemcpy, cuMemcpy_ptds) \
     WITH_THREAD(cuMemcpy2D, 3020, cuMemcpy2D_v2, cuMemcpy2D_v2_ptds) \
     WITH_THREAD(cuMemcpy2DAsync, 3020, cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz) \
@@ -224,19 +236,25 @@
     PLAIN(cuModuleLoadDataEx, 2010, cuModuleLoadDataEx) \
     PLAIN(cuModuleLoadFatBinary, 2000, cuModuleLoadFatBinary) \
     PLAIN(cuModuleUnload, 2000, cuModuleUnload) \
+    PLAIN(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
+    PLAIN(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags) \
     PLAIN(cuPointerGetAttribute, 4000, cuPointerGetAttribute) \
     PLAIN(cuPointerGetAttributes, 7000, cuPointerGetAttributes) \
+    PLAIN(cuPointerSetAttribute, 6000, cuPointerSetAttribute) \
     WITH_THREAD(cuStreamAddCallback, 5000, cuStreamAddCallback, cuStreamAddCallback_ptsz) \
+    WITH_THREAD(cuStreamAttachMemAsync, 6000, cuStreamAttachMemAsync, cuStreamAttachMemAsync_ptsz) \
     WITH_THREAD(cuStreamBatchMemOp, 8000, cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz) \
     WITH_THREAD(cuStreamBatchMemOp, 11070, cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz) \
     WITH_THREAD(cuStreamBeginCapture, 10000, cuStreamBeginCapture, cuStreamBeginCapture_ptsz) \
     WITH_THREAD(cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz) \
     WITH_THREAD(cuStreamBeginCaptureToGraph, 12030, cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz) \
+    WITH_THREAD(cuStreamCopyAttributes, 11000, cuStreamCopyAttributes, cuStreamCopyAttributes_ptsz) \
     PLAIN(cuStreamCreate, 2000, cuStreamCreate) \
     PLAIN(cuStreamCreateWithPriority, 5050, cuStreamCreateWithPriority) \
     PLAIN(cuStreamDestroy, 2000, cuStreamDestroy) \
     PLAIN(cuStreamDestroy, 4000, cuStreamDestroy_v2) \
     WITH_THREAD(cuStreamEndCapture, 10000, cuStreamEndCapture, cuStreamEndCapture_ptsz) \
+    WITH_THREAD(cuStreamGetAttribute, 11000, cuStreamGetAttribute, cuStreamGetAttribute_ptsz) \
     WITH_THREAD(cuStreamGetCaptureInfo, 10010, cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_ptsz) \
     WITH_THREAD(cuStreamGetCaptureInfo, 11030, cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz) \
     WITH_THREAD(cuStreamGetCaptureInfo, 12030, cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz) \
@@ -247,6 +265,7 @@
     WITH_THREAD(cuStreamGetPriority, 5050, cuStreamGetPriority, cuStreamGetPriority_ptsz) \
     WITH_THREAD(cuStreamIsCapturing, 10000, cuStreamIsCapturing, cuStreamIsCapturing_ptsz) \
     WITH_THREAD(cuStreamQuery, 2000, cuStreamQuery, cuStreamQuery_ptsz) \
+    WITH_THREAD(cuStreamSetAttribute, 11000, cuStreamSetAttribute, cuStreamSetAttribute_ptsz) \
     WITH_THREAD(cuStreamSynchronize, 2000, cuStreamSynchronize, cuStreamSynchronize_ptsz) \
     WITH_THREAD(cuStreamUpdateCaptureDependencies, 11030, cuStreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies_ptsz) \
     WITH_THREAD(cuStreamUpdateCaptureDependencies, 12030, cuStreamUpdateCaptureDependencies_v2, cuStreamUpdateCaptureDependencies_v2_ptsz) \
@@ -259,7 +278,10 @@
     WITH_THREAD(cuStreamWriteValue32, 11070, cuStreamWriteValue32_v2, cuStreamWriteValue32_v2_ptsz) \
     WITH_THREAD(cuStreamWriteValue64, 9000, cuStreamWriteValue64, cuStreamWriteValue64_ptsz) \
     WITH_THREAD(cuStreamWriteValue64, 11070, cuStreamWriteValue64_v2, cuStreamWriteValue64_v2_ptsz) \
-    PLAIN(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode)
+    PLAIN(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode) \
+    PLAIN(cuUserObjectCreate, 11030, cuUserObjectCreate) \
+    PLAIN(cuUserObjectRelease, 11030, cuUserObjectRelease) \
+    PLAIN(cuUserObjectRetain, 11030, cuUserObjectRetain)
 // clang-format on
 
 #endif

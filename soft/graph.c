@@ -158,7 +158,11 @@ void graph_delete(CUgraph graph)
 {
     while (graph->count)
         node_delete(graph->nodes[graph->count - 1]);
+    for (size_t i = 0; i < graph->retained_count; i++)
+        if (graph->retained[i].count)
+            user_object_drop(graph->retained[i].object, graph->retained[i].count);
     object_unregister(&graph->object);
+    gv_free(graph->retained);
     gv_free(graph->nodes);
     gv_free(graph);
 }
@@ -170,6 +174,14 @@ CUresult graph_clone(CUgraph original, CUgraph *clone)
     if (result != CUDA_SUCCESS)
         return result;
     made->original = original->object.id;
+    for (size_t i = 0; i < original->retained_count && result == CUDA_SUCCESS; i++) {
+        if (!GV_GROW(made->retained, made->retained_capacity, made->retained_count + 1)) {
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+            break;
+        }
+        made->retained[made->retained_count++] = original->retained[i];
+        user_object_keep(original->retained[i].object, original->retained[i].count);
+    }
     for (size_t i = 0; i < original->count && result == CUDA_SUCCESS; i++) {
         struct operation operation;
         result = operation_copy(&operation, &original->nodes[i]->operation);

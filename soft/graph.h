@@ -23,13 +23,20 @@ struct CUgraphNode_st {
     uint64_t original;                         // id of the node this one was cloned from, else 0
 };
 
+struct retained_object {
+    CUuserObject object;
+    unsigned count;
+};
+
 struct CUgraph_st {
     struct object object;
     CUgraphNode *nodes; // in the order in which they were made
     size_t count, capacity;
-    CUgraphNode owner; // of a child graph: its node
-    uint64_t original; // id of the graph this one was cloned from, else 0
-    unsigned captures; // captures into it that are under way
+    CUgraphNode owner;                // of a child graph: its node
+    uint64_t original;                // id of the graph this one was cloned from, else 0
+    unsigned captures;                // captures into it that are under way
+    struct retained_object *retained; // references to user objects
+    size_t retained_count, retained_capacity;
 };
 
 // Memory of an allocation node: one address for the life of the node, every clone and every exec of it.
@@ -47,6 +54,10 @@ void graph_delete(CUgraph graph);
 
 // Every node's `original` and the clone's are set.
 CUresult graph_clone(CUgraph original, CUgraph *clone);
+
+// Adds references to a user object, and gives them back; the last one given back calls the program's function.
+void user_object_keep(CUuserObject object, unsigned count);
+void user_object_drop(CUuserObject object, unsigned count);
 
 // Adds a node with its operation (taken over, also on failure). `data` may be NULL: ordinary edges.
 CUresult graph_add_node(CUgraph graph, struct operation *operation, const CUgraphNode *dependencies,
