@@ -28,8 +28,9 @@ gv_status gv_detect_incomplete(const gv_trace *trace, gv_findings *findings, gv_
 
 // The race detector on one graph, for benchmarks and tests that build their own input. `reads`, `writes` and
 // `atomics` have one set a node; any may be NULL. `undecided` receives the pairs ordered by programmatic edges
-// only (how many and one example, the first by the order of making); it may be NULL. At most 2^20 pairs of either
-// sort are told apart. Free the groups with gv_race_groups_free; they come by bytes, falling.
+// only (how many and one example, the first by the order of making); it may be NULL. At most 2^20 racing pairs are
+// kept, and the count of undecided ones stands still at 2^14. Free the groups with gv_race_groups_free; they come by
+// bytes, falling.
 typedef struct gv_race_input {
     size_t node_count;
     const gv_edge *edges;

@@ -253,7 +253,7 @@ static gv_status report_undecided(detection *d, const snapshot *from, const gv_r
     uint64_t graph = from->flat.instances[common].graph;
     char reason[160];
     snprintf(reason, sizeof reason, "%s%zu conflicting %s ordered by programmatic edges only, such as nodes %u and %u",
-             undecided->pairs >= GV_RACE_PAIR_LIMIT ? "at least " : "", undecided->pairs,
+             undecided->pairs >= GV_RACE_UNDECIDED_LIMIT ? "at least " : "", undecided->pairs,
              undecided->pairs == 1 ? "pair of nodes is" : "pairs of nodes are", first, second);
     gv_status status = add_incomplete(d, GV_INCOMPLETE_PROGRAMMATIC, graph, undecided->pairs, reason);
     if (!status) {

@@ -9,6 +9,9 @@
 
 #include <stdbool.h>
 
+// How many pairs that only programmatic edges order are told apart.
+enum { GV_RACE_UNDECIDED_LIMIT = 1 << 14 };
+
 // How a node accesses a byte; a set of these is a mask.
 enum { GV_RACE_READ = 1, GV_RACE_WRITE = 2, GV_RACE_ATOMIC = 4 };
 

@@ -222,10 +222,10 @@ static gv_status add_race(gv_race_table *table, const member *a, const member *b
     return GV_OK;
 }
 
-// Counts a pair that only programmatic edges order. Past the limit on pairs the count stands still.
+// Counts a pair that only programmatic edges order. At the limit the count stands still.
 static gv_status add_undecided(gv_race_table *table, const member *a, const member *b, gv_error *error)
 {
-    if (table->undecided.pairs >= GV_RACE_PAIR_LIMIT)
+    if (table->undecided.pairs >= GV_RACE_UNDECIDED_LIMIT)
         return GV_OK;
     if (!pair_map_reserve(&table->undecided_index))
         return out_of_memory(error);
@@ -260,16 +260,16 @@ static int by_chain(const void *left, const void *right)
 }
 
 // Fills members and spans, by chain and place on it.
-static gv_status arrange(gv_race_table *table, const gv_race_access *accesses, size_t count, size_t *span_count,
-                         gv_error *error)
+static gv_status arrange(gv_race_table *table, enum gv_relation relation, const gv_race_access *accesses, size_t count,
+                         size_t *span_count, gv_error *error)
 {
     const gv_graph_order *order = table->subject->order;
     if (!GV_GROW(table->members, table->member_capacity, count) || !GV_GROW(table->spans, table->span_capacity, count))
         return out_of_memory(error);
     for (size_t i = 0; i < count; i++) {
         uint32_t node = accesses[i].node;
-        table->members[i] = (member){.chain = gv_graph_order_chain(order, node),
-                                     .position = gv_graph_order_position(order, node),
+        table->members[i] = (member){.chain = gv_graph_order_chain_by(order, relation, node),
+                                     .position = gv_graph_order_position_by(order, relation, node),
                                      .node = node,
                                      .mask = accesses[i].mask};
     }
@@ -283,19 +283,13 @@ static gv_status arrange(gv_race_table *table, const gv_race_access *accesses, s
     return GV_OK;
 }
 
-// Does `a` come before `b`, programmatic edges counted?
-static bool loosely_before(const gv_graph_order *order, const member *a, const member *b)
-{
-    return gv_graph_order_reach_programmatic(order, b->node, a->chain) > a->position;
-}
-
-// The members of a chain that are not ordered with `writer` by ordinary edges: those between the last that comes
-// before it and the first that comes after it. Both ends are found by binary search, so that a thousand ordered
-// writers of one buffer do not cost a million comparisons.
-static span unordered_with(const gv_race_table *table, const member *writer, span chain)
+// The members of a chain that are not ordered with `writer`: those between the last that comes before it and the
+// first that comes after it. Both ends are found by binary search, so that a thousand ordered writers of one buffer do
+// not cost a million comparisons.
+static span unordered_with(const gv_race_table *table, enum gv_relation relation, const member *writer, span chain)
 {
     const gv_graph_order *order = table->subject->order;
-    uint32_t reach = gv_graph_order_reach(order, writer->node, chain.chain);
+    uint32_t reach = gv_graph_order_reach(order, relation, writer->node, chain.chain);
     size_t low = chain.begin, high = chain.end;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -308,7 +302,7 @@ static span unordered_with(const gv_race_table *table, const member *writer, spa
     high = chain.end;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (gv_graph_order_reach(order, table->members[middle].node, writer->chain) > writer->position)
+        if (gv_graph_order_reach(order, relation, table->members[middle].node, writer->chain) > writer->position)
             high = middle;
         else
             low = middle + 1;
@@ -317,11 +311,13 @@ static span unordered_with(const gv_race_table *table, const member *writer, spa
     return chain;
 }
 
-static gv_status compare_with_chain(gv_race_table *table, size_t writer_index, span chain, gv_error *error)
+// Meets one writer with one chain. By all edges, what is unordered and conflicts is a race; by ordinary edges, it is
+// undecided if a path with programmatic edges orders it.
+static gv_status meet_chain(gv_race_table *table, enum gv_relation relation, size_t writer_index, span chain,
+                            gv_error *error)
 {
     const member *writer = &table->members[writer_index];
-    const gv_graph_order *order = table->subject->order;
-    span open = unordered_with(table, writer, chain);
+    span open = unordered_with(table, relation, writer, chain);
     for (size_t i = open.begin; i < open.end; i++) {
         const member *other = &table->members[i];
         // Of two writers each meets the other; one meeting is enough.
@@ -329,28 +325,40 @@ static gv_status compare_with_chain(gv_race_table *table, size_t writer_index, s
             continue;
         if (!conflict(writer->mask, other->mask))
             continue;
-        bool decided =
-            !table->programmatic || (!loosely_before(order, writer, other) && !loosely_before(order, other, writer));
-        gv_status status = decided ? add_race(table, writer, other, error) : add_undecided(table, writer, other, error);
+        gv_status status = GV_OK;
+        if (relation == GV_BY_ALL_EDGES)
+            status = add_race(table, writer, other, error);
+        else if (gv_graph_order_between(table->subject->order, writer->node, other->node) == GV_ORDERED_PROGRAMMATIC)
+            status = add_undecided(table, writer, other, error);
         if (status)
             return status;
     }
     return GV_OK;
 }
 
-// Finds all races of a set that was not seen before; its links are appended to table->links.
-static gv_status classify(gv_race_table *table, const gv_race_access *accesses, size_t count, gv_error *error)
+static gv_status meet_all(gv_race_table *table, enum gv_relation relation, const gv_race_access *accesses, size_t count,
+                          gv_error *error)
 {
     size_t spans = 0;
-    gv_status status = arrange(table, accesses, count, &spans, error);
+    gv_status status = arrange(table, relation, accesses, count, &spans, error);
     for (size_t w = 0; w < count && !status; w++) {
         if (!(table->members[w].mask & (GV_RACE_WRITE | GV_RACE_ATOMIC)))
             continue;
         for (size_t s = 0; s < spans && !status; s++) {
             if (table->spans[s].chain != table->members[w].chain)
-                status = compare_with_chain(table, w, table->spans[s], error);
+                status = meet_chain(table, relation, w, table->spans[s], error);
         }
     }
+    return status;
+}
+
+// Finds all races of a set that was not seen before; its links are appended to table->links. Undecided pairs are
+// looked for only until there are enough of them: in a graph held together by programmatic edges nearly all pairs are.
+static gv_status classify(gv_race_table *table, const gv_race_access *accesses, size_t count, gv_error *error)
+{
+    gv_status status = meet_all(table, GV_BY_ALL_EDGES, accesses, count, error);
+    if (!status && table->programmatic && table->undecided.pairs < GV_RACE_UNDECIDED_LIMIT)
+        status = meet_all(table, GV_BY_ORDINARY_EDGES, accesses, count, error);
     return status;
 }
 

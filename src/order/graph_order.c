@@ -13,13 +13,20 @@ typedef struct predecessor {
     bool ordinary;
 } predecessor;
 
+// Chains and clocks by one kind of edges. A node's clock holds how far the other chains are complete before it; its
+// own chain's lane means nothing.
+typedef struct relation {
+    size_t chain_count;
+    uint32_t *chain, *position;
+    gv_clock *before;
+} relation;
+
 struct gv_graph_order {
-    size_t node_count, chain_count;
+    size_t node_count;
+    bool programmatic;
     uint32_t *topological, *rank;
-    uint32_t *chain, *position; // of each node
     gv_clocks clocks;
-    gv_clock *before;       // of each node, by ordinary edges; its own chain's lane means nothing
-    gv_clock *before_loose; // with programmatic edges too; the same array when there are none
+    relation relations[2]; // by enum gv_relation; the second is empty when it is the same as the first
 };
 
 // What is needed only while the order is built.
@@ -27,7 +34,10 @@ typedef struct builder {
     gv_graph_order *order;
     predecessor *predecessors; // of node n: [first[n], first[n + 1])
     size_t *first;
-    uint32_t *successors; // how many ordinary edges leave each node
+    // Of the relation that is being built:
+    relation *relation;
+    bool all_edges;
+    uint32_t *successors; // how many of its edges leave each node
     gv_clock *complete;   // clock once the node is complete too, made when first needed
     uint32_t *tail;       // last node of each chain
     uint32_t *length;     // nodes on each chain
@@ -49,11 +59,10 @@ static gv_status out_of_memory(gv_error *error, size_t nodes)
     return gv_fail(error, GV_ERR_MEMORY, "out of memory for the order of a graph of %zu nodes", nodes);
 }
 
-// Fills `predecessors` and `first`; counts successors.
-static gv_status gather_edges(builder *b, const gv_edge *edges, size_t edge_count, bool *programmatic, gv_error *error)
+// Fills `predecessors` and `first`.
+static gv_status gather_edges(builder *b, const gv_edge *edges, size_t edge_count, gv_error *error)
 {
     size_t nodes = b->order->node_count;
-    *programmatic = false;
     for (size_t i = 0; i < edge_count; i++) {
         if (edges[i].from >= nodes || edges[i].to >= nodes)
             return gv_fail(error, GV_ERR_FORMAT, "edge %zu joins nodes %u and %u of a graph of %zu nodes", i,
@@ -62,10 +71,7 @@ static gv_status gather_edges(builder *b, const gv_edge *edges, size_t edge_coun
         if (kind == EDGE_NOTHING)
             continue;
         b->first[edges[i].to + 1]++;
-        if (kind == EDGE_ORDINARY)
-            b->successors[edges[i].from]++;
-        else
-            *programmatic = true;
+        b->order->programmatic |= kind == EDGE_PROGRAMMATIC;
     }
     for (size_t n = 0; n < nodes; n++)
         b->first[n + 1] += b->first[n];
@@ -160,28 +166,35 @@ out:
     return status;
 }
 
+// Does the edge count in the relation that is being built?
+static bool counts(const builder *b, const predecessor *edge)
+{
+    return b->all_edges || edge->ordinary;
+}
+
 // The clock of everything that is complete once `node` is.
 static bool completion(builder *b, uint32_t node, gv_clock *result)
 {
-    gv_graph_order *order = b->order;
-    if (b->complete[node] == NOT_MADE && !gv_clock_raise(&order->clocks, order->before[node], order->chain[node],
-                                                         order->position[node] + 1, &b->complete[node]))
+    const relation *r = b->relation;
+    if (b->complete[node] == NOT_MADE &&
+        !gv_clock_raise(&b->order->clocks, r->before[node], r->chain[node], r->position[node] + 1, &b->complete[node]))
         return false;
     *result = b->complete[node];
     return true;
 }
 
-// Of the ordinary predecessors that end their chains, the one with the fewest successors: the others may yet be
-// continued by a node that has no choice. UINT32_MAX when there is none.
+// Of the predecessors that end their chains, the one with the fewest successors: the others may yet be continued by a
+// node that has no choice. UINT32_MAX when there is none.
 static uint32_t tail_predecessor(const builder *b, uint32_t node)
 {
+    const relation *r = b->relation;
     uint32_t best = UINT32_MAX;
     for (size_t e = b->first[node]; e < b->first[node + 1]; e++) {
         uint32_t from = b->predecessors[e].node;
-        if (!b->predecessors[e].ordinary || b->tail[b->order->chain[from]] != from)
+        if (!counts(b, &b->predecessors[e]) || b->tail[r->chain[from]] != from)
             continue;
         if (best == UINT32_MAX || b->successors[from] < b->successors[best] ||
-            (b->successors[from] == b->successors[best] && b->order->chain[from] < b->order->chain[best]))
+            (b->successors[from] == b->successors[best] && r->chain[from] < r->chain[best]))
             best = from;
     }
     return best;
@@ -209,59 +222,51 @@ static uint32_t chain_behind(const builder *b, gv_clock clock)
     return best;
 }
 
-// Chains and clocks by ordinary edges, in topological order.
-static bool spread_over_chains(builder *b)
+// The clock of what comes before `node`. `tail`, if any, is the predecessor whose chain it continues: what lies
+// before that on its chain is known from the position, so that its clock is shared as it stands.
+static bool clock_before(builder *b, uint32_t node, uint32_t tail, gv_clock *clock)
 {
-    gv_graph_order *order = b->order;
-    for (size_t r = 0; r < order->node_count; r++) {
-        uint32_t node = order->topological[r];
-        uint32_t tail = tail_predecessor(b, node);
-        gv_clock clock = tail == UINT32_MAX ? 0 : order->before[tail];
-        for (size_t e = b->first[node]; e < b->first[node + 1]; e++) {
-            uint32_t from = b->predecessors[e].node;
-            gv_clock other;
-            if (!b->predecessors[e].ordinary || from == tail)
-                continue;
-            // What lies before the tail on its own chain is known from the position; no clock is needed for it.
-            if (tail != UINT32_MAX && order->chain[from] == order->chain[tail])
-                continue;
-            if (!completion(b, from, &other) || !gv_clock_join(&order->clocks, clock, other, &clock))
-                return false;
-        }
-        uint32_t chain = tail == UINT32_MAX ? chain_behind(b, clock) : order->chain[tail];
-        if (chain == UINT32_MAX)
-            chain = (uint32_t)order->chain_count++;
-        order->before[node] = clock;
-        order->chain[node] = chain;
-        order->position[node] = b->length[chain]++;
-        b->tail[chain] = node;
+    const relation *r = b->relation;
+    *clock = tail == UINT32_MAX ? 0 : r->before[tail];
+    for (size_t e = b->first[node]; e < b->first[node + 1]; e++) {
+        uint32_t from = b->predecessors[e].node;
+        gv_clock other;
+        if (!counts(b, &b->predecessors[e]) || (tail != UINT32_MAX && r->chain[from] == r->chain[tail]))
+            continue;
+        if (!completion(b, from, &other) || !gv_clock_join(&b->order->clocks, *clock, other, clock))
+            return false;
     }
     return true;
 }
 
-// The second relation, over the same chains.
-static bool count_programmatic(builder *b)
+// Spreads the nodes over chains, in topological order, and gives each its clock.
+static bool build_relation(builder *b, enum gv_relation which)
 {
     gv_graph_order *order = b->order;
-    for (size_t n = 0; n < order->node_count; n++)
+    relation *r = b->relation = &order->relations[which];
+    size_t nodes = order->node_count;
+    b->all_edges = which == GV_BY_ALL_EDGES;
+    r->chain = gv_calloc(nodes, sizeof *r->chain);
+    r->position = gv_calloc(nodes, sizeof *r->position);
+    r->before = gv_calloc(nodes, sizeof *r->before);
+    if (!r->chain || !r->position || !r->before)
+        return false;
+    memset(b->successors, 0, nodes * sizeof *b->successors);
+    memset(b->length, 0, nodes * sizeof *b->length);
+    for (size_t n = 0; n < nodes; n++)
         b->complete[n] = NOT_MADE;
-    for (size_t r = 0; r < order->node_count; r++) {
-        uint32_t node = order->topological[r];
-        // It contains the first relation; starting from that one shares its clock wherever nothing is added.
-        gv_clock clock = order->before[node];
-        for (size_t e = b->first[node]; e < b->first[node + 1]; e++) {
-            uint32_t from = b->predecessors[e].node;
-            gv_clock other = order->before_loose[from];
-            if (order->chain[from] != order->chain[node]) {
-                if (b->complete[from] == NOT_MADE && !gv_clock_raise(&order->clocks, other, order->chain[from],
-                                                                     order->position[from] + 1, &b->complete[from]))
-                    return false;
-                other = b->complete[from];
-            }
-            if (!gv_clock_join(&order->clocks, clock, other, &clock))
-                return false;
-        }
-        order->before_loose[node] = clock;
+    for (size_t e = 0; e < b->first[nodes]; e++)
+        b->successors[b->predecessors[e].node] += counts(b, &b->predecessors[e]);
+    for (size_t i = 0; i < nodes; i++) {
+        uint32_t node = order->topological[i], tail = tail_predecessor(b, node);
+        if (!clock_before(b, node, tail, &r->before[node]))
+            return false;
+        uint32_t chain = tail == UINT32_MAX ? chain_behind(b, r->before[node]) : r->chain[tail];
+        if (chain == UINT32_MAX)
+            chain = (uint32_t)r->chain_count++;
+        r->chain[node] = chain;
+        r->position[node] = b->length[chain]++;
+        b->tail[chain] = node;
     }
     return true;
 }
@@ -269,22 +274,15 @@ static bool count_programmatic(builder *b)
 static gv_status build(builder *b, const gv_edge *edges, size_t edge_count, gv_error *error)
 {
     gv_graph_order *order = b->order;
-    size_t nodes = order->node_count;
-    bool programmatic;
-    gv_status status = gather_edges(b, edges, edge_count, &programmatic, error);
+    gv_status status = gather_edges(b, edges, edge_count, error);
     if (!status)
         status = sort_topologically(b, error);
     if (status)
         return status;
-    for (size_t n = 0; n < nodes; n++)
-        b->complete[n] = NOT_MADE;
-    if (!gv_clocks_init(&order->clocks) || !spread_over_chains(b))
-        return out_of_memory(error, nodes);
-    order->before_loose = order->before;
-    if (!programmatic)
-        return GV_OK;
-    order->before_loose = gv_calloc(nodes, sizeof *order->before_loose);
-    return order->before_loose && count_programmatic(b) ? GV_OK : out_of_memory(error, nodes);
+    if (!gv_clocks_init(&order->clocks) || !build_relation(b, GV_BY_ORDINARY_EDGES) ||
+        (order->programmatic && !build_relation(b, GV_BY_ALL_EDGES)))
+        return out_of_memory(error, order->node_count);
+    return GV_OK;
 }
 
 gv_status gv_graph_order_build(size_t node_count, const gv_edge *edges, size_t edge_count, gv_graph_order **out,
@@ -300,17 +298,13 @@ gv_status gv_graph_order_build(size_t node_count, const gv_edge *edges, size_t e
     order->node_count = node_count;
     order->topological = gv_calloc(node_count, sizeof(uint32_t));
     order->rank = gv_calloc(node_count, sizeof(uint32_t));
-    order->chain = gv_calloc(node_count, sizeof(uint32_t));
-    order->position = gv_calloc(node_count, sizeof(uint32_t));
-    order->before = gv_calloc(node_count, sizeof *order->before);
     builder b = {.order = order,
                  .first = gv_calloc(node_count + 1, sizeof(size_t)),
                  .successors = gv_calloc(node_count, sizeof(uint32_t)),
                  .complete = gv_calloc(node_count, sizeof(gv_clock)),
                  .tail = gv_calloc(node_count, sizeof(uint32_t)),
                  .length = gv_calloc(node_count, sizeof(uint32_t))};
-    bool ok = order->topological && order->rank && order->chain && order->position && order->before && b.first &&
-              b.successors && b.complete && b.tail && b.length;
+    bool ok = order->topological && order->rank && b.first && b.successors && b.complete && b.tail && b.length;
     gv_status status = ok ? build(&b, edges, edge_count, error) : out_of_memory(error, node_count);
     gv_free(b.predecessors);
     gv_free(b.first);
@@ -329,42 +323,40 @@ void gv_graph_order_free(gv_graph_order *order)
 {
     if (!order)
         return;
-    if (order->before_loose != order->before)
-        gv_free(order->before_loose);
-    gv_free(order->before);
+    for (size_t i = 0; i < 2; i++) {
+        gv_free(order->relations[i].chain);
+        gv_free(order->relations[i].position);
+        gv_free(order->relations[i].before);
+    }
     gv_free(order->topological);
     gv_free(order->rank);
-    gv_free(order->chain);
-    gv_free(order->position);
     gv_clocks_free(&order->clocks);
     gv_free(order);
 }
 
-uint32_t gv_graph_order_reach(const gv_graph_order *order, uint32_t node, uint32_t chain)
+static const relation *relation_of(const gv_graph_order *order, enum gv_relation which)
 {
-    return order->chain[node] == chain ? order->position[node]
-                                       : gv_clock_get(&order->clocks, order->before[node], chain);
+    return &order->relations[order->programmatic ? which : GV_BY_ORDINARY_EDGES];
 }
 
-uint32_t gv_graph_order_reach_programmatic(const gv_graph_order *order, uint32_t node, uint32_t chain)
+uint32_t gv_graph_order_reach(const gv_graph_order *order, enum gv_relation which, uint32_t node, uint32_t chain)
 {
-    return order->chain[node] == chain ? order->position[node]
-                                       : gv_clock_get(&order->clocks, order->before_loose[node], chain);
+    const relation *r = relation_of(order, which);
+    return r->chain[node] == chain ? r->position[node] : gv_clock_get(&order->clocks, r->before[node], chain);
 }
 
-bool gv_graph_order_has_programmatic(const gv_graph_order *order)
+// Does `a` come before `b` in the relation?
+static bool before(const gv_graph_order *order, enum gv_relation which, uint32_t a, uint32_t b)
 {
-    return order->before_loose != order->before;
+    const relation *r = relation_of(order, which);
+    return gv_graph_order_reach(order, which, b, r->chain[a]) > r->position[a];
 }
 
 enum gv_ordering gv_graph_order_before(const gv_graph_order *order, uint32_t a, uint32_t b)
 {
-    uint32_t chain = order->chain[a], position = order->position[a];
-    if (gv_graph_order_reach(order, b, chain) > position)
+    if (before(order, GV_BY_ORDINARY_EDGES, a, b))
         return GV_ORDERED;
-    if (gv_graph_order_reach_programmatic(order, b, chain) > position)
-        return GV_ORDERED_PROGRAMMATIC;
-    return GV_UNORDERED;
+    return order->programmatic && before(order, GV_BY_ALL_EDGES, a, b) ? GV_ORDERED_PROGRAMMATIC : GV_UNORDERED;
 }
 
 enum gv_ordering gv_graph_order_between(const gv_graph_order *order, uint32_t a, uint32_t b)
@@ -388,15 +380,30 @@ uint32_t gv_graph_order_rank(const gv_graph_order *order, uint32_t node)
 
 size_t gv_graph_order_chain_count(const gv_graph_order *order)
 {
-    return order->chain_count;
+    return order->relations[GV_BY_ORDINARY_EDGES].chain_count;
 }
 
 uint32_t gv_graph_order_chain(const gv_graph_order *order, uint32_t node)
 {
-    return order->chain[node];
+    return order->relations[GV_BY_ORDINARY_EDGES].chain[node];
 }
 
 uint32_t gv_graph_order_position(const gv_graph_order *order, uint32_t node)
 {
-    return order->position[node];
+    return order->relations[GV_BY_ORDINARY_EDGES].position[node];
+}
+
+uint32_t gv_graph_order_chain_by(const gv_graph_order *order, enum gv_relation which, uint32_t node)
+{
+    return relation_of(order, which)->chain[node];
+}
+
+uint32_t gv_graph_order_position_by(const gv_graph_order *order, enum gv_relation which, uint32_t node)
+{
+    return relation_of(order, which)->position[node];
+}
+
+bool gv_graph_order_has_programmatic(const gv_graph_order *order)
+{
+    return order->programmatic;
 }

@@ -38,12 +38,21 @@ size_t gv_graph_order_chain_count(const gv_graph_order *order);
 uint32_t gv_graph_order_chain(const gv_graph_order *order, uint32_t node);
 uint32_t gv_graph_order_position(const gv_graph_order *order, uint32_t node);
 
-// How many nodes of `chain`, counted from its start, come before `node`: by ordinary edges, and with programmatic
-// edges counted too. On the node's own chain that is its position.
-uint32_t gv_graph_order_reach(const gv_graph_order *order, uint32_t node, uint32_t chain);
-uint32_t gv_graph_order_reach_programmatic(const gv_graph_order *order, uint32_t node, uint32_t chain);
+// The two relations between nodes, for callers that walk chains themselves.
+enum gv_relation {
+    GV_BY_ORDINARY_EDGES, // GV_ORDERED
+    GV_BY_ALL_EDGES,      // GV_ORDERED or GV_ORDERED_PROGRAMMATIC; has chains of its own, fewer and longer
+};
 
-// Has the graph programmatic edges at all? If not, the two relations are the same.
+// Are the two different, that is, has the graph programmatic edges?
 bool gv_graph_order_has_programmatic(const gv_graph_order *order);
+
+// As gv_graph_order_chain and gv_graph_order_position, which mean GV_BY_ORDINARY_EDGES.
+uint32_t gv_graph_order_chain_by(const gv_graph_order *order, enum gv_relation relation, uint32_t node);
+uint32_t gv_graph_order_position_by(const gv_graph_order *order, enum gv_relation relation, uint32_t node);
+
+// How many nodes of `chain`, counted from its start, come before `node` in the relation. On the node's own chain that
+// is its position.
+uint32_t gv_graph_order_reach(const gv_graph_order *order, enum gv_relation relation, uint32_t node, uint32_t chain);
 
 #endif
