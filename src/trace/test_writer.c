@@ -229,6 +229,49 @@ static void test_append_after_tear(void **state)
     free(file.data);
 }
 
+// Two writers on one file would destroy each other's frames: the second is refused and changes nothing.
+static void test_one_writer_a_file(void **state)
+{
+    const char *path = scratch("shared");
+    gv_writer *writer = create(path), *second;
+    assert_int_equal(put_number(writer, 0), GV_OK);
+    assert_int_equal(gv_writer_flush(writer), GV_OK);
+    uint64_t bytes = gv_writer_file_bytes(writer);
+    gv_error error = {0};
+    assert_int_equal(gv_writer_create(path, &second, &error), GV_ERR_USAGE);
+    assert_null(second);
+    assert_non_null(strstr(error.text, "%p in the name"));
+    assert_int_equal(gv_writer_append(path, bytes, 1, 1, &second, &error), GV_ERR_USAGE);
+    assert_whole(path, 1);
+    // A child that has let go of its copy does not keep the file from others once the parent is done.
+    int pipes[2];
+    assert_int_equal(pipe(pipes), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        gv_writer_abandon(writer);
+        char sign;
+        _exit(read(pipes[0], &sign, 1) == 1 ? 0 : 1);
+    }
+    assert_int_equal(gv_writer_close(writer), GV_OK);
+    gv_status status = GV_ERR_USAGE;
+    for (int tries = 0; tries < 10000 && status == GV_ERR_USAGE; tries++) {
+        status = gv_writer_append(path, bytes, 1, 1, &second, &error);
+        if (status == GV_ERR_USAGE)
+            usleep(1000); // the child has not got to its first line yet
+    }
+    assert_int_equal(status, GV_OK);
+    assert_int_equal(put_number(second, 1), GV_OK);
+    assert_int_equal(gv_writer_close(second), GV_OK);
+    assert_whole(path, 2);
+    assert_int_equal(write(pipes[1], "x", 1), 1);
+    int how;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
 // ---- Failures -------------------------------------------------------------------------------------------------
 
 static void check_broken(gv_writer *writer, gv_status expected, const char *says)
@@ -524,6 +567,7 @@ int main(void)
         cmocka_unit_test(test_frame_records_are_the_writers),
         cmocka_unit_test(test_cannot_create),
         cmocka_unit_test(test_append_after_tear),
+        cmocka_unit_test(test_one_writer_a_file),
         cmocka_unit_test(test_full_device),
         cmocka_unit_test(test_size_limit),
         cmocka_unit_test(test_lost_descriptor),

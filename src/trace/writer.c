@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -305,6 +306,13 @@ static gv_status open_writer(const char *path, int flags, uint64_t valid_bytes, 
     if (file < 0 || fstat(file, &identity) != 0) {
         status = GV_ERR_IO;
         gv_fail(error, status, "%s: the trace file cannot be opened for writing: %s", path, strerror(errno));
+    } else if (S_ISREG(identity.st_mode) && flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        // Only this answer counts: a file system without locks is no reason not to record.
+        status = GV_ERR_USAGE;
+        gv_fail(
+            error, status,
+            "%s: another process is writing to this trace; give each process a file of its own, with %%p in the name",
+            path);
     } else if (valid_bytes && (!S_ISREG(identity.st_mode) || (uint64_t)identity.st_size < valid_bytes)) {
         status = GV_ERR_USAGE;
         gv_fail(error, status, "%s: cannot append after byte %llu: the file has %llu", path,

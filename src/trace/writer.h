@@ -11,7 +11,8 @@
 typedef struct gv_writer gv_writer;
 
 // Creates (and truncates) `path`. The file appears at once, empty; frame 0 is written by the first flush.
-// On failure *writer is NULL and error names path and cause.
+// On failure *writer is NULL and error names path and cause. A file that another writer has open is left alone
+// (GV_ERR_USAGE): the writer holds an flock(2) on it.
 gv_status gv_writer_create(const char *path, gv_writer **writer, gv_error *error);
 
 // Opens an existing trace to append frames after its last whole one (a torn tail is cut off). `next_sequence` and
@@ -20,8 +21,10 @@ gv_status gv_writer_append(const char *path, uint64_t valid_bytes, uint64_t next
                            gv_writer **writer, gv_error *error);
 
 // One function a record type: gv_write_process(writer, &record), gv_write_string(...), ... Copies what the record
-// points to. A full buffer (256 KiB) flushes. After a failed write to the file the writer is broken: it drops
-// everything and every later call returns the first error's status; the target process must not notice.
+// points to. A full buffer (256 KiB) flushes. After a failed write to the file, or when memory ran out, the writer is
+// broken: it drops everything and every later call returns the first error's status; the target process must not
+// notice. A record of more than 63 MiB is refused with GV_ERR_LIMIT and the writer goes on without it; a frame record
+// with GV_ERR_USAGE, because the writer makes those itself.
 #define GV_DECLARE_WRITE(number, name, FIELDS) gv_status gv_write_##name(gv_writer *writer, const gv_##name##_record *record);
 GV_RECORDS(GV_DECLARE_WRITE)
 
