@@ -630,10 +630,12 @@ static void write_armed(uint64_t launch, const gv_exec *exec, enum gv_armed_stat
     gv_flush();
 }
 
-static uint64_t write_launch(const gv_exec *exec, CUstream stream, bool per_thread)
+static uint64_t write_launch(const gv_exec *exec, CUstream stream, bool per_thread, uint64_t stack)
 {
-    gv_operation_record operation = {
-        .kind = GV_OP_GRAPH_LAUNCH, .stream = gv_stream_id(stream, per_thread), .object = exec ? exec->id : 0};
+    gv_operation_record operation = {.kind = GV_OP_GRAPH_LAUNCH,
+                                     .stream = gv_stream_id(stream, per_thread),
+                                     .object = exec ? exec->id : 0,
+                                     .stack = stack};
     return gv_operation(&operation);
 }
 
@@ -676,7 +678,7 @@ static enum attempt run_armed(gv_exec *exec, CUstream stream, bool per_thread, C
         if (run.source->open(run.context, run.stream, &error) == GV_OK) {
             gv_exec_refresh(exec);
             run.graph = exec->snapshot->id;
-            run.launch = write_launch(exec, stream, per_thread);
+            run.launch = write_launch(exec, stream, per_thread, gv_stack());
             run_snapshot(&run, exec->snapshot);
             if (run.side) {
                 gv_cuda.cuStreamSynchronize(run.side);
@@ -736,7 +738,7 @@ CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream st
     result = launch(handle, stream);
     gv_gate_leave();
     if (result == CUDA_SUCCESS && !(gv_captures_active() && gv_capture_note(stream, per_thread))) {
-        uint64_t sequence = write_launch(exec, stream, per_thread);
+        uint64_t sequence = write_launch(exec, stream, per_thread, 0);
         if (refused) {
             write_armed(sequence, exec, GV_ARMED_REFUSED, why, 0, 0);
             gv_verbose("graph #%llu is launched as it is: %s",

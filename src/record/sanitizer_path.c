@@ -19,9 +19,22 @@ typedef struct search {
     size_t tried_size, tried_length;
 } search;
 
+// Has this very place been noted? CUDA_HOME often names the folder that is looked at anyway.
+static bool is_noted(const search *state, const char *place)
+{
+    size_t length = strlen(place);
+    const char *next = state->tried_length ? state->tried : NULL;
+    for (; next && (next = strstr(next, place)); next++) {
+        bool begins = next == state->tried || next[-1] == ' ';
+        if (begins && (next[length] == ',' || !next[length]))
+            return true;
+    }
+    return false;
+}
+
 static void note_tried(search *state, const char *place)
 {
-    if (state->tried_length >= state->tried_size)
+    if (state->tried_length >= state->tried_size || is_noted(state, place))
         return;
     int added = snprintf(state->tried + state->tried_length, state->tried_size - state->tried_length, "%s%s",
                          state->tried_length ? ", " : "", place);
