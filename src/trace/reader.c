@@ -377,8 +377,8 @@ static gv_status open_first_frame(gv_reader **reader, gv_error *error)
             status = gv_fail(error, GV_ERR_FORMAT,
                              "not a gravel trace: it does not begin with a zstd frame; `gravel run -o FILE -- COMMAND` "
                              "records one");
-        else if (opened->stop.status == GV_ERR_VERSION)
-            status = gv_fail(error, GV_ERR_VERSION, "%s", opened->stop.text);
+        else if (opened->stop.status == GV_ERR_VERSION || opened->stop.status == GV_ERR_IO)
+            status = gv_fail(error, opened->stop.status, "%s", opened->stop.text);
         else
             status = gv_fail(error, opened->stop.status, "nothing can be read of it as a trace: %s; record it again",
                              opened->stop.text);

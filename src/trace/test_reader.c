@@ -394,6 +394,7 @@ static void test_aliens(void **state)
 {
     refuse("/nowhere/at/all.gravel", GV_ERR_IO, "No such file");
     refuse("/tmp", GV_ERR_FORMAT, "is a directory");
+    refuse("/proc/self/mem", GV_ERR_IO, "reading failed at byte 0: Input/output error");
     refuse("/dev/null", GV_ERR_FORMAT, "is empty");
     refuse_bytes("", 0, GV_ERR_FORMAT, "is empty");
     refuse_bytes("#!/bin/sh\necho this is a text file\n", 35, GV_ERR_FORMAT, "not a gravel trace");
