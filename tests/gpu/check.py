@@ -1,0 +1,394 @@
+"""The checks behind tests/gpu/run.sh: what each program does natively, what gravel says about it, what gravel costs.
+
+usage: check.py BUILD [WORD...]. See run.sh. Python 3, standard library.
+"""
+
+import ctypes
+import glob
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+
+from expectations import BENCH_BARS, PROGRAMS
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# A machine with a GPU is lent for ten minutes at a time: what is not done by then is reported as not run.
+DEADLINE = time.monotonic() + 470
+SMALL_TRACE = 1 << 20
+BENCH_ROUNDS, BENCH_REPLAYS, MEMCHECK_REPLAYS = 3, 1500, 15
+
+
+def has_gpu():
+    """Whether the driver is there and sees a device."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int(0)
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+
+
+def environment():
+    """The environment of the programs: with libcudart.so.13 in reach, wherever this machine has it."""
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    folders = [home + sub for home in homes if home for sub in ("/lib64", "/lib", "/targets/x86_64-linux/lib")]
+    for packages in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *sys.path}:
+        folders += glob.glob("%s/nvidia/*/lib" % packages)
+    folders = [folder for folder in folders if os.path.exists(folder + "/libcudart.so.13")]
+    path = ":".join(folders[:1] + [os.environ.get("LD_LIBRARY_PATH", "")]).strip(":")
+    # A stalled node is waited for this long; spin_flag.cu waits longer before it gives up.
+    return dict(os.environ, LD_LIBRARY_PATH=path, GRAVEL_STALL_SECONDS="2", PYTHONDONTWRITEBYTECODE="1")
+
+
+class Outcome:
+    """What a command did: exit code (None: out of time), output, seconds."""
+
+    def __init__(self, code, output, errors, seconds):
+        self.code, self.output, self.errors, self.seconds = code, output, errors, seconds
+
+    def wrong(self):
+        """(wrong, replays) of the program's last line, or None."""
+        found = re.search(r"^wrong (\d+) of (\d+) replays$", self.output, re.MULTILINE)
+        return (int(found.group(1)), int(found.group(2))) if found else None
+
+    def was_not_started(self):
+        """Whether the time of the whole session was up before this command's turn."""
+        return self.code is None and self.seconds == 0
+
+    def brief(self):
+        if self.code is None:
+            return "out of time after %.0f s" % self.seconds
+        last = (self.errors.strip() or self.output.strip()).splitlines()[-1:]
+        return "exit code %d: %s" % (self.code, last[0][:160] if last else "no output")
+
+
+class Session:
+    """One run of this script: the build, the scratch folder, the table."""
+
+    def __init__(self, build, words):
+        self.build, self.words = os.path.abspath(build), words
+        self.gravel = os.path.join(self.build, "gravel")
+        self.out = os.environ.get("OUT")
+        self.folder = tempfile.mkdtemp(prefix="gravel-gpu-test-")
+        self.environment = environment()
+        self.rows, self.log = [], []
+
+    def wants(self, name):
+        return not self.words or any(word in name for word in self.words)
+
+    def run(self, command, limit=120):
+        limit = min(limit, DEADLINE - time.monotonic())
+        start = time.monotonic()
+        if limit <= 1:
+            return Outcome(None, "", "", 0)
+        try:
+            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                     errors="replace", env=self.environment, cwd=self.folder, start_new_session=True)
+        except OSError as error:
+            return Outcome(127, "", str(error), 0)
+        try:
+            output, errors = child.communicate(timeout=limit)
+            outcome = Outcome(child.returncode, output, errors, time.monotonic() - start)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, 9)
+            output, errors = child.communicate()
+            outcome = Outcome(None, output, errors, time.monotonic() - start)
+        self.log.append("$ %s\n%s%s[%s, %.1f s]\n" % (" ".join(command), outcome.output[-8000:], outcome.errors[-8000:],
+                                                      outcome.code, outcome.seconds))
+        self.write("gpu-log.txt", "\n".join(self.log))
+        return outcome
+
+    def write(self, name, text):
+        if self.out:
+            os.makedirs(self.out, exist_ok=True)
+            with open(os.path.join(self.out, name), "w") as file:
+                file.write(text)
+
+    def keep(self, path):
+        """Copies a small file to $OUT."""
+        if self.out and os.path.exists(path) and os.path.getsize(path) < SMALL_TRACE:
+            os.makedirs(self.out, exist_ok=True)
+            shutil.copy(path, self.out)
+
+    def row(self, check, expected, seen, passed):
+        """One line of the table. `passed` None: the check could not be made."""
+        self.rows.append((check, expected, seen, {True: "pass", False: "FAIL", None: "not run"}[passed]))
+        print("%-8s %s: %s (expected: %s)" % (self.rows[-1][3], check, seen, expected), flush=True)
+        self.write("gpu-results.md", self.table())
+
+    def table(self):
+        lines = ["| check | expected | seen | result |", "|---|---|---|---|"]
+        lines += ["| %s |" % " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) for row in self.rows]
+        counts = {word: sum(row[3] == word for row in self.rows) for word in ("pass", "FAIL", "not run")}
+        lines += ["", "%d checks: %d passed, %d failed, %d not run" % (len(self.rows), counts["pass"], counts["FAIL"],
+                                                                     counts["not run"])]
+        return "\n".join(lines) + "\n"
+
+    def failed(self):
+        return any(row[3] != "pass" for row in self.rows)
+
+
+# ---- Programs ---------------------------------------------------------------------------------------------------
+
+def marker_lines(source):
+    """Line numbers of the `LAUNCH:name` comments of a source, by name."""
+    lines = {}
+    with open(os.path.join(HERE, source)) as file:
+        for number, line in enumerate(file, 1):
+            for name in re.findall(r"LAUNCH:(\w+)", line):
+                lines.setdefault(name, set()).add(number)
+    return lines
+
+
+def side_is(expected, side, nodes, source, lines):
+    """Whether a side of a pair is the expected one: kernel, access, and the line of its launch."""
+    kernel, marker, access = expected
+    node = nodes.get((side["graph"], side["node"]), {})
+    place = node.get("place") or {}
+    seen = ("R" if side["reads"] else "") + ("W" if side["writes"] else "") + ("A" if side["atomic"] else "")
+    return (any(kernel in (node.get(key) or "") for key in ("name", "full_name", "symbol"))
+            and (access is None or access == seen)
+            and os.path.basename(place.get("file") or "") == source and place.get("line") in lines[marker])
+
+
+def describe_pair(pair, nodes):
+    words = []
+    for side in (pair["first"], pair["second"]):
+        node = nodes.get((side["graph"], side["node"]), {})
+        place = node.get("place") or {}
+        access = ("R" if side["reads"] else "") + ("W" if side["writes"] else "") + ("A" if side["atomic"] else "")
+        words.append("%s %s %s:%s" % (access, (node.get("name") or "?")[:40], os.path.basename(place.get("file") or "?"),
+                                      place.get("line")))
+    return "%s, %d bytes" % (" / ".join(words), pair["bytes"])
+
+
+def compare_races(report, expected, source):
+    """A sentence on what is not as expected in the races of a report, or None."""
+    races = [finding for finding in report["findings"] if finding["id"].startswith("race-") and not finding["suppressed"]]
+    lines = marker_lines(source)
+    if not expected:
+        return None if not races else "%d races, first: %s" % (len(races), first_pair(races[0]))
+    graphs = expected.get("graphs", 1)
+    if len(races) != graphs:
+        return "%d findings instead of %d" % (len(races), graphs)
+    for finding in races:
+        nodes = {(node["graph"], node["node"]): node for node in finding["nodes"]}
+        if finding["confidence"] != "certain":
+            return "confidence %s instead of certain" % finding["confidence"]
+        left = [pair for pair in expected["pairs"] for _ in range(pair.get("count", 1))]
+        for pair in finding["pairs"]:
+            for wanted in left:
+                a, b = wanted["sides"]
+                orders = ((pair["first"], pair["second"]), (pair["second"], pair["first"]))
+                if pair["bytes"] == wanted["bytes"] and any(
+                        side_is(a, one, nodes, source, lines) and side_is(b, other, nodes, source, lines)
+                        for one, other in orders):
+                    left.remove(wanted)
+                    break
+            else:
+                return "unexpected pair: " + describe_pair(pair, nodes)
+        if left:
+            return "%d pairs missing, first: %r" % (len(left), left[0])
+    return None
+
+
+def first_pair(finding):
+    nodes = {(node["graph"], node["node"]): node for node in finding["nodes"]}
+    return describe_pair(finding["pairs"][0], nodes)
+
+
+def summary_of(report):
+    races = [finding for finding in report["findings"] if finding["id"].startswith("race-")]
+    if not races:
+        return "no race"
+    return "%d finding(s), %d pair(s); first: %s" % (len(races), sum(len(race["pairs"]) for race in races),
+                                                    first_pair(races[0]))
+
+
+def compare_incompleteness(report, wanted):
+    """`wanted`: None when the graph must be called complete, else (kind, text): a finding of that kind must be there,
+    and the text in its reason, the name of its node or a note."""
+    found = [finding for finding in report["findings"] if finding["id"] == "incomplete"]
+    if wanted is None:
+        return None if report["summary"]["complete"] and not found else \
+            "incomplete: " + ", ".join("%s (%s)" % (finding["kind"], (finding["reason"] or "")[:120]) for finding in found)
+    kind, text = wanted
+    if report["summary"]["complete"]:
+        return "called complete"
+    if not any(finding["kind"] == kind for finding in found):
+        return "no incompleteness of kind %s, but %s" % (kind, sorted({finding["kind"] for finding in found}))
+    texts = [finding.get(key) or "" for finding in found for key in ("reason", "node_name")]
+    texts += [note["text"] for trace in report["traces"] for note in trace["notes"]]
+    return None if any(text in one for one in texts) else "nothing says %r" % text
+
+
+def check_wrong(session, name, outcome, bounds):
+    low, high = bounds
+    wrong = outcome.wrong()
+    expected = "%d wrong" % low if low == high else "%d or more wrong" % low
+    if outcome.code != 0 or not wrong:
+        session.row(name, expected, outcome.brief(), None if outcome.was_not_started() else False)
+        return
+    session.row(name, expected, "wrong %d of %d replays" % wrong, low <= wrong[0] <= (wrong[1] if high is None else high))
+
+
+def run_program(session, program):
+    if program["file"].endswith(".py"):
+        command, source = [sys.executable, os.path.join(HERE, program["file"])], program["file"]
+    else:
+        command, source = [os.path.join(session.build, "gpu", program["file"])], program["source"]
+    for variant in ("buggy", "clean"):
+        spec = program.get(variant)
+        name = "%s %s" % (program["name"], variant)
+        if not spec or not session.wants(name):
+            continue
+        arguments = command + program.get("arguments", {}).get(variant, [variant])
+        check_wrong(session, name + ", native", session.run(arguments), spec["native"])
+
+        trace = os.path.join(session.folder, "%s-%s.gravel" % (program["file"].replace(".py", ""), variant))
+        recorded = session.run([session.gravel, "run", "-o", trace, "--arm", program.get("arm", "first"), "--"] + arguments)
+        check_wrong(session, name + ", recorded", recorded, spec["recorded"])
+        check_report(session, name, trace, spec, source)
+
+
+def check_report(session, name, trace, spec, source):
+    expected_code = 1 if spec.get("races") else 0
+    check = session.run([session.gravel, "check", "--json", trace])
+    if check.was_not_started():
+        session.row(name + ", report", "JSON", check.brief(), None)
+        return
+    session.keep(trace)
+    session.write(os.path.basename(trace) + ".json", check.output[:SMALL_TRACE])
+    try:
+        report = json.loads(check.output)
+        complaint = compare_races(report, spec.get("races"), source)
+        words = spec["races"]["words"] if spec.get("races") else "no race"
+        session.row(name + ", races", words, complaint or summary_of(report), complaint is None)
+        complaint = compare_incompleteness(report, spec.get("incomplete"))
+        session.row(name + ", completeness", "incomplete: %s, %s" % spec["incomplete"] if spec.get("incomplete") else
+                    "complete", complaint or "as expected", complaint is None)
+    except (ValueError, KeyError, TypeError) as error:
+        session.row(name + ", report", "JSON", "%s; %s: %s" % (check.brief(), type(error).__name__, error), False)
+    session.row(name + ", exit code of check", str(expected_code), str(check.code), check.code == expected_code)
+
+
+# ---- Overhead ---------------------------------------------------------------------------------------------------
+
+def bench_times(outcome):
+    """(first, median) in milliseconds, or None."""
+    found = re.search(r"^first ([\d.]+) ms, median ([\d.]+) ms", outcome.output, re.MULTILINE)
+    return (float(found.group(1)), float(found.group(2))) if outcome.code == 0 and found else None
+
+
+def find_sanitizer():
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    for path in [home + "/bin/compute-sanitizer" for home in homes if home] + [shutil.which("compute-sanitizer")]:
+        if path and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def run_bench(session):
+    """Each round runs the program natively, traced only, and armed once, so that clocks and neighbours change for all
+    alike; ratios are taken within a round and the median of the rounds counts."""
+    if not session.wants("torch_bench"):
+        return
+    program = [sys.executable, os.path.join(HERE, "torch_bench.py")]
+    times, trace = [], os.path.join(session.folder, "torch_bench.gravel")
+    for number in range(BENCH_ROUNDS):
+        commands = {"native": [], "traced": [session.gravel, "run", "-o", trace + ".none", "--arm", "none", "--"],
+                    "armed": [session.gravel, "run", "-o", trace, "--arm", "first", "--"]}
+        outcomes = {way: session.run(prefix + program + [str(BENCH_REPLAYS)]) for way, prefix in commands.items()}
+        measured = {way: bench_times(outcome) for way, outcome in outcomes.items()}
+        if None in measured.values():
+            broken = next(way for way in measured if measured[way] is None)
+            session.row("torch_bench, %s run %d" % (broken, number + 1), "times", outcomes[broken].brief(),
+                        None if outcomes[broken].was_not_started() else False)
+            return
+        times.append(measured)
+        if number == 0:
+            for way in outcomes:
+                check_wrong(session, "torch_bench, %s result" % way, outcomes[way], (0, 0))
+            check_report(session, "torch_bench", trace, {"incomplete": ("node", "TMA")}, "torch_bench.py")
+
+    def ratio(way):
+        return statistics.median(measured[way][1] / measured["native"][1] for measured in times)
+
+    native = statistics.median(measured["native"][1] for measured in times)
+    armed = statistics.median(measured["armed"][0] for measured in times)
+    session.row("torch_bench, a replay", "-", "%.3f ms natively (median of %d runs)" % (native, BENCH_ROUNDS), True)
+    for way, words in (("traced", "never armed"), ("armed", "after arming")):
+        bar = BENCH_BARS[way]
+        session.row("torch_bench, " + words, "at most %.2fx" % bar, "%.3fx native" % ratio(way), ratio(way) <= bar)
+
+    sanitizer = find_sanitizer()
+    if not sanitizer:
+        session.row("torch_bench, armed replay", "no slower than memcheck", "%.2f ms; no compute-sanitizer" % armed, None)
+        return
+    outcome = session.run([sanitizer, "--tool", "memcheck"] + program + [str(MEMCHECK_REPLAYS)], limit=200)
+    memcheck = bench_times(outcome)
+    seen = "%.2f ms (%.1fx native)" % (armed, armed / native)
+    if not memcheck:
+        session.row("torch_bench, armed replay", "no slower than memcheck", seen + "; memcheck: " + outcome.brief(), None)
+        return
+    session.row("torch_bench, armed replay", "no slower than memcheck", "%s; memcheck %.2f ms (%.1fx)" %
+                (seen, memcheck[1], memcheck[1] / native), armed <= memcheck[1])
+
+
+# ---- The rest ---------------------------------------------------------------------------------------------------
+
+def run_doctor(session):
+    if session.wants("doctor"):
+        outcome = session.run([session.gravel, "doctor"])
+        session.row("doctor", "exit code 0", "exit code %s" % outcome.code, outcome.code == 0)
+
+
+def run_twins(session):
+    if not session.wants("twins"):
+        return
+    script = os.path.join(HERE, "..", "..", "twins", "run.sh")
+    outcome = session.run(["sh", script, session.build, "gpu"], limit=200)
+    found = re.findall(r"^(\d+) pairs: (\d+) detected, (\d+) missed, (\d+) false$", outcome.output, re.MULTILINE)
+    expected = "every pair detected, none missed, none false; exit code 0"
+    if not found:
+        session.row("twins", expected, outcome.brief(), None if outcome.was_not_started() else False)
+        return
+    pairs, detected, missed, false = map(int, found[-1])
+    session.row("twins", expected, "%d pairs: %d detected, %d missed, %d false; exit code %s" %
+                (pairs, detected, missed, false, outcome.code),
+                pairs > 0 and detected == pairs and missed == 0 and false == 0 and outcome.code == 0)
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    session = Session(sys.argv[1], sys.argv[2:])
+    if not os.access(session.gravel, os.X_OK) or not os.path.isdir(os.path.join(session.build, "gpu")):
+        print("gpu-test: %s has no gravel and gpu/ programs; run `make build` on a machine with nvcc" % session.build,
+              file=sys.stderr)
+        return 2
+    if not has_gpu():
+        print("gpu-test: there is no GPU here (libcuda.so.1 is missing or sees no device); nothing was run",
+              file=sys.stderr)
+        return 3
+    try:
+        run_doctor(session)
+        for program in PROGRAMS:
+            run_program(session, program)
+        run_twins(session)
+        run_bench(session)
+    finally:
+        shutil.rmtree(session.folder, ignore_errors=True)
+    print("\n" + session.table())
+    return 1 if session.failed() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

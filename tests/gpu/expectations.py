@@ -1,0 +1,128 @@
+"""What each program of this folder does on a GPU, and what gravel must say about it.
+
+`native` and `recorded`: least and most wrong replays (None: all), natively and under `gravel run`. `races`: the pairs,
+each with two sides (part of the kernel's name, LAUNCH marker of its launch in the source, access: R, W, RW, A, or None
+for any) and the bytes both touch; `graphs`: findings, one a graph snapshot. `incomplete`: kind and a text that must be
+said; absent: the graph must be called complete.
+"""
+
+SOME, NONE = (1, None), (0, 0)
+
+
+def pair(first, second, size, count=1):
+    return {"sides": (first, second), "bytes": size, "count": count}
+
+
+RACE_BYTES = 65536 * 4
+RACE = {
+    "buggy": {
+        "native": (100, None),
+        "recorded": SOME,
+        "races": {
+            "words": "1 finding, 3 pairs of 262144 bytes",
+            "pairs": [
+                pair(("fill_left", "fill_left", "W"), ("fill_right", "fill_right", "W"), RACE_BYTES),
+                pair(("fill_left", "fill_left", "W"), ("sum_right", "sum_right", "R"), RACE_BYTES),
+                pair(("sum_left", "sum_left", "R"), ("fill_right", "fill_right", "W"), RACE_BYTES),
+            ],
+        },
+    },
+    "clean": {"native": NONE, "recorded": NONE},
+}
+
+TRITON_BYTES = (1 << 20) * 4
+CHILD_BYTES = 48 * 4 * 64
+DEEP_BYTES = 4096 * 4
+
+PROGRAMS = [
+    dict(RACE, name="race (static cudart)", file="race_static", source="race.cu"),
+    dict(RACE, name="race (shared cudart)", file="race_shared", source="race.cu"),
+    {
+        "name": "child",
+        "file": "child",
+        "source": "child.cu",
+        # Every replay, so that the recorder's picture of the graph is tried after each change of it.
+        "arm": "all",
+        "buggy": {
+            "native": SOME,
+            "recorded": (0, None),
+            "races": {
+                "words": "5 snapshots with 2 pairs of 12288 bytes each",
+                "graphs": 5,
+                "pairs": [pair(("add_to_rows", "add", "RW"), ("store_rows", "store", "R"), CHILD_BYTES, count=2)],
+            },
+            "incomplete": ("node", "host function"),
+        },
+        "clean": {"native": NONE, "recorded": NONE, "incomplete": ("node", "host function")},
+    },
+    {
+        "name": "deep_graph",
+        "file": "deep_graph",
+        "source": "deep_graph.cu",
+        "buggy": {
+            "native": SOME,
+            "recorded": SOME,
+            "races": {
+                "words": "1 finding, 70 pairs of 16384 bytes",
+                "pairs": [pair(("side_step", "side", None), ("take_block", "take", "W"), DEEP_BYTES, count=70)],
+            },
+        },
+        "clean": {"native": NONE, "recorded": NONE},
+    },
+    {
+        "name": "pdl",
+        "file": "pdl",
+        "source": "pdl.cu",
+        # That a programmatic edge orders only what follows the wait is known, where the wait is not: no race is claimed.
+        "buggy": {"native": SOME, "recorded": (0, None), "incomplete": ("programmatic", "programmatic")},
+        "clean": {"native": NONE, "recorded": NONE, "incomplete": ("programmatic", "programmatic")},
+    },
+    {
+        "name": "alloc_nodes",
+        "file": "alloc_nodes",
+        "source": "alloc_nodes.cu",
+        "buggy": {"native": SOME, "recorded": SOME, "incomplete": ("graph", "allocates")},
+        "clean": {"native": NONE, "recorded": NONE, "incomplete": ("graph", "allocates")},
+    },
+    {
+        "name": "spin_flag",
+        "file": "spin_flag",
+        "source": "spin_flag.cu",
+        "arguments": {"buggy": ["buggy", "20"]},
+        "buggy": {"native": NONE, "recorded": (0, 1), "incomplete": ("graph", "wait_for_flag")},
+        "clean": {"native": NONE, "recorded": NONE},
+    },
+    {
+        "name": "torch_race",
+        "file": "torch_race.py",
+        "buggy": {
+            "native": (50, 50),
+            "recorded": SOME,
+            "races": {
+                "words": "1 finding, 1 pair of 2048 bytes",
+                "pairs": [pair(("copy_kernel_cuda", "read", "R"), ("MulFunctor", "write", "W"), 8 * 128 * 2)],
+            },
+        },
+        "clean": {"native": NONE, "recorded": NONE},
+    },
+    {
+        "name": "triton_race",
+        "file": "triton_race.py",
+        "buggy": {
+            "native": SOME,
+            "recorded": SOME,
+            "races": {
+                "words": "1 finding, 3 pairs of 4194304 bytes",
+                "pairs": [
+                    pair(("produce", "left_write", "W"), ("produce", "right_write", "W"), TRITON_BYTES),
+                    pair(("produce", "left_write", "W"), ("consume", "right_read", "R"), TRITON_BYTES),
+                    pair(("consume", "left_read", "R"), ("produce", "right_write", "W"), TRITON_BYTES),
+                ],
+            },
+        },
+        "clean": {"native": NONE, "recorded": NONE},
+    },
+]
+
+# A replay's time over the native one, at most: traced and never armed; after an armed replay.
+BENCH_BARS = {"traced": 1.01, "armed": 1.05}

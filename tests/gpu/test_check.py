@@ -1,0 +1,117 @@
+"""check.py's comparison, on reports that are right and on reports that are wrong in one thing each."""
+
+import copy
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import check  # noqa: E402
+from expectations import PROGRAMS  # noqa: E402
+
+RACE = next(program for program in PROGRAMS if program["file"] == "race_static")["buggy"]["races"]
+LINES = check.marker_lines("race.cu")
+
+
+def node(index, kernel):
+    line, = LINES[kernel]
+    return {"graph": 1, "node": index, "kind": "kernel", "name": kernel, "full_name": kernel + "(float*)", "symbol": None,
+            "place": {"kind": "host", "file": "/somewhere/race.cu", "line": line, "function": "main"}}
+
+
+def side(index, access):
+    return {"graph": 1, "node": index, "reads": "R" in access, "writes": "W" in access, "atomic": "A" in access}
+
+
+def report():
+    def pair(first, second):
+        return {"id": "race-waw", "first": first, "second": second, "bytes": 262144}
+
+    nodes = [node(i, kernel) for i, kernel in enumerate(("fill_left", "sum_left", "fill_right", "sum_right"))]
+    pairs = [pair(side(1, "R"), side(2, "W")), pair(side(0, "W"), side(2, "W")), pair(side(0, "W"), side(3, "R"))]
+    finding = {"id": "race-war", "confidence": "certain", "suppressed": False, "nodes": nodes, "pairs": pairs}
+    return {"findings": [finding], "traces": [{"notes": []}], "summary": {"complete": True}}
+
+
+class Races(unittest.TestCase):
+    def complaint(self, change):
+        changed = copy.deepcopy(report())
+        change(changed["findings"])
+        return check.compare_races(changed, RACE, "race.cu")
+
+    def test_the_right_report_passes(self):
+        self.assertIsNone(check.compare_races(report(), RACE, "race.cu"))
+
+    def test_sides_may_be_named_in_either_order(self):
+        def swap(findings):
+            pair = findings[0]["pairs"][0]
+            pair["first"], pair["second"] = pair["second"], pair["first"]
+        self.assertIsNone(self.complaint(swap))
+
+    def test_each_wrong_thing_is_seen(self):
+        changes = {
+            "no finding": lambda findings: findings.clear(),
+            "finding twice": lambda findings: findings.append(findings[0]),
+            "confidence": lambda findings: findings[0].update(confidence="likely"),
+            "missing pair": lambda findings: findings[0]["pairs"].pop(),
+            "pair twice": lambda findings: findings[0]["pairs"].append(findings[0]["pairs"][0]),
+            "bytes": lambda findings: findings[0]["pairs"][2].update(bytes=262140),
+            "access": lambda findings: findings[0]["pairs"][0]["first"].update(writes=True),
+            "atomic": lambda findings: findings[0]["pairs"][0]["first"].update(atomic=True),
+            "line": lambda findings: findings[0]["nodes"][1]["place"].update(line=1),
+            "file": lambda findings: findings[0]["nodes"][1]["place"].update(file="/somewhere/else.cu"),
+            "no place": lambda findings: findings[0]["nodes"][1].update(place=None),
+            "kernel": lambda findings: findings[0]["nodes"][3].update(name="other", full_name="other()"),
+        }
+        for name, change in changes.items():
+            with self.subTest(name):
+                self.assertIsNotNone(self.complaint(change))
+
+    def test_a_clean_program_must_have_no_race(self):
+        self.assertIsNone(check.compare_races({"findings": []}, None, "race.cu"))
+        self.assertIsNotNone(check.compare_races(report(), None, "race.cu"))
+
+
+class Completeness(unittest.TestCase):
+    def incomplete(self, kind, reason):
+        changed = report()
+        changed["findings"].append({"id": "incomplete", "kind": kind, "reason": reason, "node_name": None})
+        changed["summary"]["complete"] = False
+        return changed
+
+    def test_complete(self):
+        self.assertIsNone(check.compare_incompleteness(report(), None))
+        self.assertIsNotNone(check.compare_incompleteness(self.incomplete("node", "TMA"), None))
+
+    def test_incomplete(self):
+        wanted = ("node", "TMA")
+        self.assertIsNone(check.compare_incompleteness(self.incomplete("node", "it uses TMA"), wanted))
+        self.assertIsNotNone(check.compare_incompleteness(report(), wanted))
+        self.assertIsNotNone(check.compare_incompleteness(self.incomplete("graph", "it uses TMA"), wanted))
+        self.assertIsNotNone(check.compare_incompleteness(self.incomplete("node", "it uses textures"), wanted))
+
+
+class Expectations(unittest.TestCase):
+    def test_every_marker_is_in_its_source(self):
+        for program in PROGRAMS:
+            source = program.get("source", program["file"])
+            lines = check.marker_lines(source)
+            for pair in program["buggy"].get("races", {}).get("pairs", []):
+                for kernel, marker, _ in pair["sides"]:
+                    self.assertIn(marker, lines, source)
+                    self.assertTrue(kernel)
+
+
+class Output(unittest.TestCase):
+    def test_wrong_line(self):
+        self.assertEqual(check.Outcome(0, "nodes 4\nwrong 3 of 200 replays\n", "", 1).wrong(), (3, 200))
+        self.assertIsNone(check.Outcome(0, "wrong of replays\n", "", 1).wrong())
+
+    def test_bench_line(self):
+        line = "first 12.5000 ms, median 0.7000 ms a replay over 99 replays\n"
+        self.assertEqual(check.bench_times(check.Outcome(0, line, "", 1)), (12.5, 0.7))
+        self.assertIsNone(check.bench_times(check.Outcome(1, line, "", 1)))
+
+
+if __name__ == "__main__":
+    unittest.main()
