@@ -1,0 +1,198 @@
+// Modules and kernels: loading, looking up, running.
+#include "soft/testing.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void functions_are_found_and_described(void **state)
+{
+    CUfunction function = kernel("layout"), missing;
+    const char *name = NULL;
+    CUmodule module = NULL;
+    OK(cuFuncGetName(&name, function));
+    assert_string_equal(name, "layout");
+    OK(cuFuncGetModule(&module, function));
+    assert_ptr_equal(module, the.module);
+    // char, double, short, pointer: each at its natural alignment.
+    static const size_t offsets[] = {0, 8, 16, 24}, sizes[] = {1, 8, 2, 8};
+    for (size_t i = 0; i < 4; i++) {
+        size_t offset = 99, size = 99;
+        OK(cuFuncGetParamInfo(function, i, &offset, &size));
+        assert_int_equal(offset, offsets[i]);
+        assert_int_equal(size, sizes[i]);
+    }
+    size_t offset;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuFuncGetParamInfo(function, 4, &offset, NULL));
+    FAILS(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&missing, the.module, "no such kernel"));
+    int threads = 0;
+    OK(cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
+    assert_int_equal(threads, 1024);
+}
+
+static void parameters_arrive(void **state)
+{
+    CUdeviceptr out = buffer(64);
+    char byte = -3;
+    double number = 1234.5;
+    short word = 321;
+    LAUNCH(kernel("layout"), the.a, 1, &byte, &number, &word, &out);
+    OK(cuStreamSynchronize(the.a));
+    assert_int_equal(read_int(out), -3);
+    assert_int_equal(read_int(out + 4), 1234);
+    assert_int_equal(read_int(out + 8), 321);
+    OK(cuMemFree(out));
+}
+
+static void threads_know_their_place(void **state)
+{
+    CUdeviceptr out = buffer(24 * 24 * 4);
+    OK(cuLaunchKernel(kernel("dimensions"), 2, 3, 4, 4, 3, 2, 0, the.a, (void *[]){&out}, NULL));
+    OK(cuStreamSynchronize(the.a));
+    int values[24 * 24];
+    OK(cuMemcpyDtoH(values, out, sizeof values));
+    for (int block = 0; block < 24; block++)
+        for (int thread = 0; thread < 24; thread++)
+            assert_int_equal(values[block * 24 + thread], 1000 * block + thread);
+    OK(cuMemFree(out));
+}
+
+static void barriers_hold_all_threads_of_a_block(void **state)
+{
+    CUdeviceptr in = buffer(256 * 4), out = buffer(64);
+    int values[256];
+    for (int i = 0; i < 256; i++)
+        values[i] = i;
+    OK(cuMemcpyHtoD(in, values, sizeof values));
+    OK(cuLaunchKernel(kernel("block_sum"), 4, 1, 1, 64, 1, 1, 0, the.a, (void *[]){&in, &out}, NULL));
+    OK(cuStreamSynchronize(the.a));
+    for (int block = 0; block < 4; block++)
+        assert_int_equal(read_int(out + 4 * block), 64 * 64 * block + 63 * 32);
+
+    int count = 64;
+    OK(cuLaunchKernel(kernel("reverse_shared"), 1, 1, 1, 64, 1, 1, 256, the.a, (void *[]){&in, &count}, NULL));
+    OK(cuStreamSynchronize(the.a));
+    for (int i = 0; i < 64; i++)
+        assert_int_equal(read_int(in + 4 * i), 63 - i);
+    OK(cuMemFree(in));
+    OK(cuMemFree(out));
+}
+
+static void variables_have_addresses(void **state)
+{
+    CUdeviceptr address = 0;
+    size_t size = 0;
+    int value = 6;
+    OK(cuModuleGetGlobal(&address, &size, the.module, "table"));
+    assert_int_equal(size, 64);
+    LAUNCH(kernel("use_globals"), the.a, 2, &value);
+    OK(cuStreamSynchronize(the.a));
+    assert_int_equal(read_int(address + 12), 6);
+    OK(cuModuleGetGlobal(&address, &size, the.module, "counter"));
+    assert_int_equal(size, 4);
+    assert_int_equal(read_int(address), 12);
+    FAILS(CUDA_ERROR_NOT_FOUND, cuModuleGetGlobal(&address, &size, the.module, "fill"));
+}
+
+static void each_load_is_a_module_of_its_own(void **state)
+{
+    CUmodule second;
+    CUdeviceptr first_counter, second_counter;
+    OK(cuModuleLoad(&second, test_kernels()));
+    OK(cuModuleGetGlobal(&first_counter, NULL, the.module, "counter"));
+    OK(cuModuleGetGlobal(&second_counter, NULL, second, "counter"));
+    assert_true(first_counter != second_counter);
+    assert_int_equal(read_int(second_counter), 0);
+    CUfunction function;
+    OK(cuModuleGetFunction(&function, second, "use_globals"));
+    OK(cuModuleUnload(second));
+    int value = 1;
+    FAILS(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, the.a, (void *[]){&value}, NULL));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, cuModuleUnload(second));
+}
+
+static void modules_load_from_memory(void **state)
+{
+    int file = open(test_kernels(), O_RDONLY);
+    struct stat info;
+    assert_int_equal(fstat(file, &info), 0);
+    void *image = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+    close(file);
+    CUmodule module;
+    CUfunction function;
+    OK(cuModuleLoadData(&module, image));
+    OK(cuModuleGetFunction(&function, module, "fill"));
+    OK(cuModuleUnload(module));
+    munmap(image, (size_t)info.st_size);
+    FAILS(CUDA_ERROR_NO_BINARY_FOR_GPU,
+          cuModuleLoadData(&module, "//\n// Generated by NVIDIA NVVM Compiler\n// and padding"
+                                    " to the length of an ELF header, sixty-four bytes"));
+    FAILS(CUDA_ERROR_FILE_NOT_FOUND, cuModuleLoad(&module, "/no/such/file.so"));
+    FAILS(CUDA_ERROR_INVALID_IMAGE, cuModuleLoad(&module, "/etc/passwd"));
+}
+
+static void libraries_belong_to_no_context(void **state)
+{
+    CUlibrary library;
+    CUkernel fill;
+    CUfunction function;
+    const char *name;
+    unsigned count = 0;
+    OK(cuLibraryLoadFromFile(&library, test_kernels(), NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetKernel(&fill, library, "fill"));
+    OK(cuKernelGetFunction(&function, fill));
+    OK(cuKernelGetName(&name, fill));
+    assert_string_equal(name, "fill");
+    OK(cuLibraryGetKernelCount(&count, library));
+    assert_true(count > 10);
+    // A kernel can be launched in a function's place.
+    CUdeviceptr out = buffer(BYTES);
+    int value = 8, number = COUNT;
+    LAUNCH((CUfunction)fill, the.a, COUNT, &out, &value, &number);
+    OK(cuStreamSynchronize(the.a));
+    assert_int_equal(read_int(out + 4), 8);
+    OK(cuMemFree(out));
+    OK(cuLibraryUnload(library));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, cuKernelGetName(&name, fill));
+}
+
+static void launches_are_checked(void **state)
+{
+    CUfunction fill = kernel("fill");
+    CUdeviceptr out = buffer(BYTES);
+    int value = 1, count = 1;
+    void *params[] = {&out, &value, &count};
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(fill, 0, 1, 1, 1, 1, 1, 0, the.a, params, NULL));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(fill, 1, 1, 1, 1025, 1, 1, 0, the.a, params, NULL));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 1 << 20, the.a, params, NULL));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, the.a, NULL, NULL));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, the.a, params, NULL));
+    OK(cuMemFree(out));
+}
+
+// Last: the context is of no use afterwards.
+static void an_undeclared_barrier_fails_the_launch(void **state)
+{
+    CUdeviceptr out = buffer(64);
+    LAUNCH(kernel("undeclared_barrier"), the.a, 2, &out);
+    FAILS(CUDA_ERROR_LAUNCH_FAILED, cuStreamSynchronize(the.a));
+    FAILS(CUDA_ERROR_LAUNCH_FAILED, cuCtxSynchronize());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(functions_are_found_and_described),
+        cmocka_unit_test(parameters_arrive),
+        cmocka_unit_test(threads_know_their_place),
+        cmocka_unit_test(barriers_hold_all_threads_of_a_block),
+        cmocka_unit_test(variables_have_addresses),
+        cmocka_unit_test(each_load_is_a_module_of_its_own),
+        cmocka_unit_test(modules_load_from_memory),
+        cmocka_unit_test(libraries_belong_to_no_context),
+        cmocka_unit_test(launches_are_checked),
+        cmocka_unit_test(an_undeclared_barrier_fails_the_launch),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
