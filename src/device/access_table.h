@@ -27,7 +27,7 @@ typedef struct gv_page_table {
     uint32_t overflow;   // set by a patch that found no slot: the set is not whole
 } gv_page_table;
 
-#define GV_PAGE_HASH(page) ((page) * 0x9e3779b97f4a7c15ull)
+#define GV_PAGE_HASH(page) ((page)*0x9e3779b97f4a7c15ull)
 
 enum { GV_TABLE_WORDS = 0, GV_TABLE_BYTES = 1, GV_TABLES = 2 };
 
@@ -41,9 +41,9 @@ enum gv_page_state { GV_PAGE_EMPTY = 0, GV_PAGE_FULL = 1, GV_PAGE_MIXED = 2 };
 
 // A drained page. Its mixed bitmaps stand in the drain buffer's `bitmaps`, in order of kind from `bitmap` on.
 typedef struct gv_drained_page {
-    uint64_t page;     // page number: address >> (unit_shift + 12)
-    uint32_t bitmap;   // index of its first bitmap
-    uint8_t table;     // GV_TABLE_WORDS or GV_TABLE_BYTES
+    uint64_t page;   // page number: address >> (unit_shift + 12)
+    uint32_t bitmap; // index of its first bitmap
+    uint8_t table;   // GV_TABLE_WORDS or GV_TABLE_BYTES
     uint8_t states[GV_ACCESS_KINDS];
 } gv_drained_page;
 

@@ -139,9 +139,9 @@ typedef struct replay {
     uint64_t launch;
     uint64_t graph; // snapshot the program launched
     gv_node_ranges ranges;
-    CUresult result;     // the first driver error, which the program gets
+    CUresult result;      // the first driver error, which the program gets
     uint64_t failed_node; // index + 1
-    char reason[400];    // why the replay is not complete
+    char reason[400];     // why the replay is not complete
 } replay;
 
 static void fail(replay *run, uint32_t node, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -216,9 +216,9 @@ static bool has_device_pointer(CUfunction function, const CUDA_KERNEL_NODE_PARAM
         size_t offset = 0, size = 0;
         if (gv_cuda.cuFuncGetParamInfo(function, i, &offset, &size) != CUDA_SUCCESS)
             return false;
-        const unsigned char *value = params->kernelParams            ? params->kernelParams[i]
+        const unsigned char *value = params->kernelParams          ? params->kernelParams[i]
                                      : offset + size <= block_size ? block + offset
-                                                                     : NULL;
+                                                                   : NULL;
         for (size_t at = 0; value && at + 8 <= size; at += 8) {
             CUdeviceptr address, base = 0;
             size_t extent = 0;
@@ -341,8 +341,8 @@ static CUresult launch_single(const replay *run, const gv_snapshot_node *node, C
 
 static const char *node_name(const gv_snapshot_node *node, char *text, size_t size)
 {
-    static const char *const kinds[] = {"kernel", "memcpy", "memset", "host function", "child graph", "empty",
-                                        "event wait", "event record"};
+    static const char *const kinds[] = {"kernel",      "memcpy", "memset",     "host function",
+                                        "child graph", "empty",  "event wait", "event record"};
     const char *name = NULL;
     if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
         CUDA_KERNEL_NODE_PARAMS params;
@@ -455,8 +455,8 @@ static void run_kernel(replay *run, const gv_snapshot *snapshot, uint32_t index,
         status = run->source->after(&run->ranges, &error);
     const char *name = NULL;
     gv_cuda.cuFuncGetName(&name, function);
-    const char *reason = status == GV_OK ? blind_spot(run, function, &params, gv_source_function_flags(function, name))
-                                         : error.text;
+    const char *reason =
+        status == GV_OK ? blind_spot(run, function, &params, gv_source_function_flags(function, name)) : error.text;
     write_access(run, snapshot, index, run->source->id, reason ? GV_PRECISION_INCOMPLETE : GV_PRECISION_EXACT, reason,
                  monotonic_ns() - start);
 }
@@ -519,8 +519,8 @@ static void run_single(replay *run, const gv_snapshot *snapshot, uint32_t index,
                      "what a host function touches is not recorded", duration);
     } else if (node->type == CU_GRAPH_NODE_TYPE_MEMCPY || node->type == CU_GRAPH_NODE_TYPE_MEMSET) {
         const char *reason = parameter_ranges(run, node);
-        write_access(run, snapshot, index, GV_SOURCE_PARAMETERS,
-                     reason ? GV_PRECISION_INCOMPLETE : GV_PRECISION_EXACT, reason, duration);
+        write_access(run, snapshot, index, GV_SOURCE_PARAMETERS, reason ? GV_PRECISION_INCOMPLETE : GV_PRECISION_EXACT,
+                     reason, duration);
     }
 }
 
@@ -716,8 +716,7 @@ CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream st
     CUresult result = CUDA_SUCCESS;
     const char *why = "";
     bool refused = false;
-    if (exec && !gv_stream_is_capturing(stream, per_thread) && is_due(exec) &&
-        pthread_mutex_trylock(&arm_lock) == 0) {
+    if (exec && !gv_stream_is_capturing(stream, per_thread) && is_due(exec) && pthread_mutex_trylock(&arm_lock) == 0) {
         enum attempt attempt = run_armed(exec, stream, per_thread, &result, &why);
         pthread_mutex_unlock(&arm_lock);
         if (attempt == ARMED) {

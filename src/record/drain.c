@@ -221,8 +221,8 @@ static CUresult launch_drain(gv_drain *drain, CUstream stream)
     uint32_t page_capacity = DRAIN_PAGES, bitmap_capacity = DRAIN_BITMAPS;
     CUdeviceptr pages = drain->host_on_device + HEAD_BYTES, bitmaps = pages + PAGES_BYTES;
     for (uint32_t which = 0; which < GV_TABLES; which++) {
-        void *arguments[] = {&drain->memory, &which, &pages, &page_capacity, &bitmaps, &bitmap_capacity,
-                             &drain->counters};
+        void *arguments[] = {&drain->memory, &which,           &pages,          &page_capacity,
+                             &bitmaps,       &bitmap_capacity, &drain->counters};
         uint64_t blocks = (drain->slots[which] + 255) / 256;
         CUresult result = gv_cuda.cuLaunchKernel(drain->drain, (unsigned)(blocks > 2048 ? 2048 : blocks), 1, 1, 256, 1,
                                                  1, 0, stream, arguments, NULL);
@@ -278,8 +278,9 @@ gv_status gv_drain_run(gv_drain *drain, CUstream stream, gv_node_ranges *ranges,
         }
     }
     if (overflow)
-        return gv_fail(error, GV_ERR_LIMIT, "it touched more memory than the access table had room for; leave more "
-                                            "device memory free while recording");
+        return gv_fail(error, GV_ERR_LIMIT,
+                       "it touched more memory than the access table had room for; leave more "
+                       "device memory free while recording");
     return enough ? GV_OK : gv_fail(error, GV_ERR_MEMORY, "memory for its access set ran out");
 }
 

@@ -12,7 +12,8 @@ typedef struct gv_drain gv_drain;
 
 // Loads the drain kernels into the current context and allocates a table fit for nodes that touch up to
 // `touched_bytes`, or less where device memory is short.
-gv_status gv_drain_create(const void *image, uint64_t touched_bytes, CUstream stream, gv_drain **drain, gv_error *error);
+gv_status gv_drain_create(const void *image, uint64_t touched_bytes, CUstream stream, gv_drain **drain,
+                          gv_error *error);
 
 // Device address of the table: the user data of a recorded launch.
 CUdeviceptr gv_drain_table(const gv_drain *drain);

@@ -17,11 +17,11 @@ bool gv_driver_load(const char **missing)
             return false;
         }
     }
-#define GV_DRIVER_FIND(field, symbol)                                                                                  \
-    gv_cuda.field = (__typeof__(field) *)dlsym(gv_cuda.library, symbol);                                               \
-    if (!gv_cuda.field) {                                                                                              \
-        *missing = symbol;                                                                                             \
-        return false;                                                                                                  \
+#define GV_DRIVER_FIND(field, symbol)                                    \
+    gv_cuda.field = (__typeof__(field) *)dlsym(gv_cuda.library, symbol); \
+    if (!gv_cuda.field) {                                                \
+        *missing = symbol;                                               \
+        return false;                                                    \
     }
     GV_DRIVER_FUNCTIONS(GV_DRIVER_FIND)
     return true;

@@ -20,9 +20,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 typedef struct place_row {
     gv_node_place place;
     CUgraph graph;
+    CUgraphNode node;
+    struct place_row *next; // of the same graph
 } place_row;
 
-static gv_handle_map places; // node handle -> place_row *
+static gv_handle_map places;    // node handle -> place_row *
+static gv_handle_map places_of; // graph handle -> its first place_row *
 static atomic_ullong next_order;
 static atomic_int captures;
 
@@ -31,31 +34,33 @@ bool gv_captures_active(void)
     return atomic_load_explicit(&captures, memory_order_relaxed) > 0;
 }
 
+static bool is_known(CUgraph graph, CUgraphNode node)
+{
+    const place_row *row = (const place_row *)(uintptr_t)gv_handle_map_get(&places, (uintptr_t)node);
+    return row && row->graph == graph;
+}
+
 // Under the lock. A handle that is known already for this graph keeps its place.
 static void remember_place(CUgraph graph, CUgraphNode node, gv_node_place place)
 {
-    place_row *row = (place_row *)(uintptr_t)gv_handle_map_get(&places, (uintptr_t)node);
-    if (!row) {
-        row = gv_calloc(1, sizeof *row);
-        if (!row || !gv_handle_map_set(&places, (uintptr_t)node, (uintptr_t)row)) {
-            gv_free(row);
-            return;
-        }
+    if (is_known(graph, node))
+        return;
+    place_row *row = gv_calloc(1, sizeof *row);
+    if (!row)
+        return;
+    *row = (place_row){place, graph, node, (place_row *)(uintptr_t)gv_handle_map_get(&places_of, (uintptr_t)graph)};
+    if (!gv_handle_map_set(&places_of, (uintptr_t)graph, (uintptr_t)row)) {
+        gv_free(row);
+        return;
     }
-    row->place = place;
-    row->graph = graph;
+    // A row that stood there was of a graph whose end was not seen; it is freed with that graph's others, if ever.
+    gv_handle_map_set(&places, (uintptr_t)node, (uintptr_t)row);
 }
 
 static gv_node_place place_of(CUgraphNode node)
 {
     const place_row *row = (const place_row *)(uintptr_t)gv_handle_map_get(&places, (uintptr_t)node);
     return row ? row->place : (gv_node_place){0};
-}
-
-static bool is_known(CUgraph graph, CUgraphNode node)
-{
-    const place_row *row = (const place_row *)(uintptr_t)gv_handle_map_get(&places, (uintptr_t)node);
-    return row && row->graph == graph;
 }
 
 void gv_capture_began(CUstream stream, bool per_thread, unsigned mode)
@@ -165,19 +170,17 @@ void gv_graph_copied(CUgraph original, CUgraph copy)
     gv_free(to);
 }
 
-static bool of_graph(uint64_t handle, uint64_t value, void *user)
-{
-    place_row *row = (place_row *)(uintptr_t)value;
-    if (row->graph != *(CUgraph *)user)
-        return false;
-    gv_free(row);
-    return true;
-}
-
 void gv_graph_destroyed(CUgraph graph)
 {
     pthread_mutex_lock(&lock);
-    gv_handle_map_prune(&places, of_graph, &graph);
+    place_row *row = (place_row *)(uintptr_t)gv_handle_map_take(&places_of, (uintptr_t)graph);
+    while (row) {
+        place_row *next = row->next;
+        if (is_known(graph, row->node))
+            gv_handle_map_take(&places, (uintptr_t)row->node);
+        gv_free(row);
+        row = next;
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -455,7 +458,7 @@ bool gv_graph_matches(const gv_exec *exec, const char *name)
 void gv_graphs_forget(void)
 {
     gv_handle_map empty = {0};
-    places = execs = empty;
+    places = places_of = execs = empty;
     atomic_store(&captures, 0);
     atomic_store(&next_order, 0);
     pthread_mutex_init(&lock, NULL);

@@ -28,11 +28,11 @@ struct gv_snapshot {
     bool owned;    // `graph` is a clone to be destroyed with the snapshot
     gv_snapshot_node *nodes;
     size_t node_count;
-    uint32_t *order;    // topological
-    uint64_t *edges;    // quadruples, as in the edges record
+    uint32_t *order; // topological
+    uint64_t *edges; // quadruples, as in the edges record
     size_t edge_count;
-    unsigned flags;     // enum gv_graph_flag
-    char refusal[256];  // why it cannot be run one node at a time; empty: it can
+    unsigned flags;    // enum gv_graph_flag
+    char refusal[256]; // why it cannot be run one node at a time; empty: it can
 };
 
 typedef struct gv_exec {
@@ -43,9 +43,9 @@ typedef struct gv_exec {
     uint64_t epoch;    // of gv_arm_next, as last seen
     bool owed;         // its next launch is to be armed
     gv_snapshot *snapshot;
-    bool changed;       // a set-params call came after the snapshot was written
-    char unknown[256];  // why the snapshot no longer says what the exec runs; empty: it does
-    bool refused;       // its refusal has been written
+    bool changed;      // a set-params call came after the snapshot was written
+    char unknown[256]; // why the snapshot no longer says what the exec runs; empty: it does
+    bool refused;      // its refusal has been written
 } gv_exec;
 
 // ---- Captures: which node came from which call ----

@@ -3,8 +3,8 @@
 #include "base/memory.h"
 
 // uthash must neither exit nor abort the target when memory is out: an addition that fails clears `added`.
-#define HASH_NONFATAL_OOM 1
-#define uthash_malloc(size) gv_malloc(size)
+#define HASH_NONFATAL_OOM          1
+#define uthash_malloc(size)        gv_malloc(size)
 #define uthash_free(pointer, size) gv_free(pointer)
 #define uthash_nonfatal_oom(entry) ((entry)->added = false)
 #include <uthash.h>

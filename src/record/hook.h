@@ -1,4 +1,5 @@
-// How a driver function is hooked: one macro declares the exported symbol, its entry in the table of hooks and the body.
+// How a driver function is hooked: one macro declares the exported symbol, its entry in the table of hooks and the
+// body.
 //
 // Hooks are exported under the driver's own (versioned) names, so that a program linked to libcuda binds to them by
 // ordinary symbol interposition; the auditor and cuGetProcAddress hand out the same functions to everybody else.
@@ -42,37 +43,37 @@ void *gv_hook_real(gv_hook *hook);
 
 #define GV_UNPACK(...) __VA_ARGS__
 
-#define GV_HOOK_ENTRY(symbol)                                                                                          \
-    static gv_hook entry_##symbol = {#symbol, (void *)hook_##symbol, NULL};                                            \
+#define GV_HOOK_ENTRY(symbol)                                               \
+    static gv_hook entry_##symbol = {#symbol, (void *)hook_##symbol, NULL}; \
     static gv_hook *const listed_##symbol __attribute__((section("gv_hooks"), used)) = &entry_##symbol;
 
 // Declares and defines the exported function for `symbol` that calls body_<body> with the real function.
-#define GV_HOOK_SYMBOL(body, symbol, per_thread, parameters, arguments)                                                \
-    GV_EXPORT CUresult hook_##symbol parameters __asm__(#symbol);                                                      \
-    GV_HOOK_ENTRY(symbol)                                                                                              \
-    CUresult hook_##symbol parameters                                                                                  \
-    {                                                                                                                  \
-        type_##body *real = (type_##body *)gv_hook_real(&entry_##symbol);                                              \
-        if (!real)                                                                                                     \
-            return CUDA_ERROR_NOT_FOUND;                                                                               \
-        return body_##body(real, per_thread, GV_UNPACK arguments);                                                     \
+#define GV_HOOK_SYMBOL(body, symbol, per_thread, parameters, arguments)   \
+    GV_EXPORT CUresult hook_##symbol parameters __asm__(#symbol);         \
+    GV_HOOK_ENTRY(symbol)                                                 \
+    CUresult hook_##symbol parameters                                     \
+    {                                                                     \
+        type_##body *real = (type_##body *)gv_hook_real(&entry_##symbol); \
+        if (!real)                                                        \
+            return CUDA_ERROR_NOT_FOUND;                                  \
+        return body_##body(real, per_thread, GV_UNPACK arguments);        \
     }
 
-#define GV_HOOK_BODY(body, parameters)                                                                                 \
-    typedef CUresult type_##body parameters;                                                                           \
+#define GV_HOOK_BODY(body, parameters)       \
+    typedef CUresult type_##body parameters; \
     static CUresult body_##body(type_##body *real, bool per_thread, GV_UNPACK parameters);
 
 // A function that exists once. Followed by the body: { ... } with `real`, `per_thread` and the parameters in scope.
-#define GV_HOOK(symbol, parameters, arguments)                                                                         \
-    GV_HOOK_BODY(symbol, parameters)                                                                                   \
-    GV_HOOK_SYMBOL(symbol, symbol, false, parameters, arguments)                                                       \
+#define GV_HOOK(symbol, parameters, arguments)                   \
+    GV_HOOK_BODY(symbol, parameters)                             \
+    GV_HOOK_SYMBOL(symbol, symbol, false, parameters, arguments) \
     static CUresult body_##symbol(type_##symbol *real, bool per_thread, GV_UNPACK parameters)
 
 // A function with a per-thread-default-stream variant, symbol<suffix> (_ptsz or _ptds).
-#define GV_HOOK_PAIR(symbol, suffix, parameters, arguments)                                                            \
-    GV_HOOK_BODY(symbol, parameters)                                                                                   \
-    GV_HOOK_SYMBOL(symbol, symbol, false, parameters, arguments)                                                       \
-    GV_HOOK_SYMBOL(symbol, symbol##suffix, true, parameters, arguments)                                                \
+#define GV_HOOK_PAIR(symbol, suffix, parameters, arguments)             \
+    GV_HOOK_BODY(symbol, parameters)                                    \
+    GV_HOOK_SYMBOL(symbol, symbol, false, parameters, arguments)        \
+    GV_HOOK_SYMBOL(symbol, symbol##suffix, true, parameters, arguments) \
     static CUresult body_##symbol(type_##symbol *real, bool per_thread, GV_UNPACK parameters)
 
 #endif

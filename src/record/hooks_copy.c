@@ -38,8 +38,8 @@ static void record_copy(CUstream stream, bool per_thread, const CUDA_MEMCPY3D *c
                      (copy->srcMemoryType == CU_MEMORYTYPE_UNIFIED && is_host(copy->srcDevice));
     bool to_host = copy->dstMemoryType == CU_MEMORYTYPE_HOST ||
                    (copy->dstMemoryType == CU_MEMORYTYPE_UNIFIED && is_host(copy->dstDevice));
-    operation.flags = (from_host ? GV_COPY_FROM_HOST : 0) | (to_host ? GV_COPY_TO_HOST : 0) |
-                      (synchronous ? GV_COPY_SYNCHRONOUS : 0);
+    operation.flags =
+        (from_host ? GV_COPY_FROM_HOST : 0) | (to_host ? GV_COPY_TO_HOST : 0) | (synchronous ? GV_COPY_SYNCHRONOUS : 0);
     if (copy->srcMemoryType == CU_MEMORYTYPE_ARRAY || copy->dstMemoryType == CU_MEMORYTYPE_ARRAY)
         operation.flags |= GV_COPY_UNKNOWN;
     if ((from_host && is_pageable((const void *)(uintptr_t)detail[1])) ||
@@ -66,18 +66,18 @@ static CUDA_MEMCPY3D linear(CUmemorytype to_type, CUmemorytype from_type, const 
 }
 
 // One-dimensional copies: the call's name says which side is host memory.
-#define GV_LINEAR_HOOK(symbol, suffix, to_kind, to_type, from_kind, from_type, synchronous)                            \
-    GV_HOOK_PAIR(symbol, suffix, (to_type to, from_type from, size_t size), (to, from, size))                          \
-    {                                                                                                                  \
-        if (!gv_enter())                                                                                               \
-            return real(to, from, size);                                                                               \
-        CUresult result = real(to, from, size);                                                                        \
-        if (result == CUDA_SUCCESS) {                                                                                  \
-            CUDA_MEMCPY3D copy = linear(to_kind, from_kind, (const void *)to, (const void *)from, size);               \
-            record_copy(NULL, per_thread, &copy, synchronous);                                                         \
-        }                                                                                                              \
-        gv_leave();                                                                                                    \
-        return result;                                                                                                 \
+#define GV_LINEAR_HOOK(symbol, suffix, to_kind, to_type, from_kind, from_type, synchronous)              \
+    GV_HOOK_PAIR(symbol, suffix, (to_type to, from_type from, size_t size), (to, from, size))            \
+    {                                                                                                    \
+        if (!gv_enter())                                                                                 \
+            return real(to, from, size);                                                                 \
+        CUresult result = real(to, from, size);                                                          \
+        if (result == CUDA_SUCCESS) {                                                                    \
+            CUDA_MEMCPY3D copy = linear(to_kind, from_kind, (const void *)to, (const void *)from, size); \
+            record_copy(NULL, per_thread, &copy, synchronous);                                           \
+        }                                                                                                \
+        gv_leave();                                                                                      \
+        return result;                                                                                   \
     }
 #define GV_LINEAR_ASYNC_HOOK(symbol, suffix, to_kind, to_type, from_kind, from_type)                                   \
     GV_HOOK_PAIR(symbol, suffix, (to_type to, from_type from, size_t size, CUstream stream), (to, from, size, stream)) \
@@ -92,8 +92,8 @@ static CUDA_MEMCPY3D linear(CUmemorytype to_type, CUmemorytype from_type, const 
         gv_leave();                                                                                                    \
         return result;                                                                                                 \
     }
-#define HOST CU_MEMORYTYPE_HOST
-#define DEVICE CU_MEMORYTYPE_DEVICE
+#define HOST    CU_MEMORYTYPE_HOST
+#define DEVICE  CU_MEMORYTYPE_DEVICE
 #define UNIFIED CU_MEMORYTYPE_UNIFIED
 GV_LINEAR_HOOK(cuMemcpy, _ptds, UNIFIED, CUdeviceptr, UNIFIED, CUdeviceptr, true)
 GV_LINEAR_HOOK(cuMemcpyHtoD_v2, _ptds, DEVICE, CUdeviceptr, HOST, const void *, true)
@@ -159,18 +159,18 @@ static CUDA_MEMCPY3D from_2d(const CUDA_MEMCPY2D *flat)
     return copy;
 }
 
-#define GV_2D_HOOK(symbol)                                                                                             \
-    GV_HOOK_PAIR(symbol, _ptds, (const CUDA_MEMCPY2D *flat), (flat))                                                   \
-    {                                                                                                                  \
-        if (!gv_enter())                                                                                               \
-            return real(flat);                                                                                         \
-        CUresult result = real(flat);                                                                                  \
-        if (result == CUDA_SUCCESS) {                                                                                  \
-            CUDA_MEMCPY3D copy = from_2d(flat);                                                                        \
-            record_copy(NULL, per_thread, &copy, true);                                                                \
-        }                                                                                                              \
-        gv_leave();                                                                                                    \
-        return result;                                                                                                 \
+#define GV_2D_HOOK(symbol)                                           \
+    GV_HOOK_PAIR(symbol, _ptds, (const CUDA_MEMCPY2D *flat), (flat)) \
+    {                                                                \
+        if (!gv_enter())                                             \
+            return real(flat);                                       \
+        CUresult result = real(flat);                                \
+        if (result == CUDA_SUCCESS) {                                \
+            CUDA_MEMCPY3D copy = from_2d(flat);                      \
+            record_copy(NULL, per_thread, &copy, true);              \
+        }                                                            \
+        gv_leave();                                                  \
+        return result;                                               \
     }
 GV_2D_HOOK(cuMemcpy2D_v2)
 GV_2D_HOOK(cuMemcpy2DUnaligned_v2)
@@ -285,51 +285,51 @@ static void record_set(CUstream stream, bool per_thread, CUdeviceptr to, size_t 
 }
 
 // For each element width: 1D and 2D, synchronous and asynchronous.
-#define GV_SET_HOOKS(bits, type)                                                                                       \
-    GV_HOOK_PAIR(cuMemsetD##bits##_v2, _ptds, (CUdeviceptr to, type value, size_t count), (to, value, count))          \
-    {                                                                                                                  \
-        if (!gv_enter())                                                                                               \
-            return real(to, value, count);                                                                             \
-        CUresult result = real(to, value, count);                                                                      \
-        if (result == CUDA_SUCCESS)                                                                                    \
-            record_set(NULL, per_thread, to, 0, value, sizeof(type), count, 1);                                        \
-        gv_leave();                                                                                                    \
-        return result;                                                                                                 \
-    }                                                                                                                  \
-    GV_HOOK_PAIR(cuMemsetD##bits##Async, _ptsz, (CUdeviceptr to, type value, size_t count, CUstream stream),           \
-                 (to, value, count, stream))                                                                           \
-    {                                                                                                                  \
-        if (!gv_enter())                                                                                               \
-            return real(to, value, count, stream);                                                                     \
-        CUresult result = real(to, value, count, stream);                                                              \
-        if (result == CUDA_SUCCESS)                                                                                    \
-            record_set(stream, per_thread, to, 0, value, sizeof(type), count, 1);                                      \
-        gv_leave();                                                                                                    \
-        return result;                                                                                                 \
-    }                                                                                                                  \
-    GV_HOOK_PAIR(cuMemsetD2D##bits##_v2, _ptds,                                                                        \
-                 (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height),                              \
-                 (to, pitch, value, width, height))                                                                    \
-    {                                                                                                                  \
-        if (!gv_enter())                                                                                               \
-            return real(to, pitch, value, width, height);                                                              \
-        CUresult result = real(to, pitch, value, width, height);                                                       \
-        if (result == CUDA_SUCCESS)                                                                                    \
-            record_set(NULL, per_thread, to, pitch, value, sizeof(type), width, height);                               \
-        gv_leave();                                                                                                    \
-        return result;                                                                                                 \
-    }                                                                                                                  \
-    GV_HOOK_PAIR(cuMemsetD2D##bits##Async, _ptsz,                                                                      \
-                 (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height, CUstream stream),             \
-                 (to, pitch, value, width, height, stream))                                                            \
-    {                                                                                                                  \
-        if (!gv_enter())                                                                                               \
-            return real(to, pitch, value, width, height, stream);                                                      \
-        CUresult result = real(to, pitch, value, width, height, stream);                                               \
-        if (result == CUDA_SUCCESS)                                                                                    \
-            record_set(stream, per_thread, to, pitch, value, sizeof(type), width, height);                             \
-        gv_leave();                                                                                                    \
-        return result;                                                                                                 \
+#define GV_SET_HOOKS(bits, type)                                                                              \
+    GV_HOOK_PAIR(cuMemsetD##bits##_v2, _ptds, (CUdeviceptr to, type value, size_t count), (to, value, count)) \
+    {                                                                                                         \
+        if (!gv_enter())                                                                                      \
+            return real(to, value, count);                                                                    \
+        CUresult result = real(to, value, count);                                                             \
+        if (result == CUDA_SUCCESS)                                                                           \
+            record_set(NULL, per_thread, to, 0, value, sizeof(type), count, 1);                               \
+        gv_leave();                                                                                           \
+        return result;                                                                                        \
+    }                                                                                                         \
+    GV_HOOK_PAIR(cuMemsetD##bits##Async, _ptsz, (CUdeviceptr to, type value, size_t count, CUstream stream),  \
+                 (to, value, count, stream))                                                                  \
+    {                                                                                                         \
+        if (!gv_enter())                                                                                      \
+            return real(to, value, count, stream);                                                            \
+        CUresult result = real(to, value, count, stream);                                                     \
+        if (result == CUDA_SUCCESS)                                                                           \
+            record_set(stream, per_thread, to, 0, value, sizeof(type), count, 1);                             \
+        gv_leave();                                                                                           \
+        return result;                                                                                        \
+    }                                                                                                         \
+    GV_HOOK_PAIR(cuMemsetD2D##bits##_v2, _ptds,                                                               \
+                 (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height),                     \
+                 (to, pitch, value, width, height))                                                           \
+    {                                                                                                         \
+        if (!gv_enter())                                                                                      \
+            return real(to, pitch, value, width, height);                                                     \
+        CUresult result = real(to, pitch, value, width, height);                                              \
+        if (result == CUDA_SUCCESS)                                                                           \
+            record_set(NULL, per_thread, to, pitch, value, sizeof(type), width, height);                      \
+        gv_leave();                                                                                           \
+        return result;                                                                                        \
+    }                                                                                                         \
+    GV_HOOK_PAIR(cuMemsetD2D##bits##Async, _ptsz,                                                             \
+                 (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height, CUstream stream),    \
+                 (to, pitch, value, width, height, stream))                                                   \
+    {                                                                                                         \
+        if (!gv_enter())                                                                                      \
+            return real(to, pitch, value, width, height, stream);                                             \
+        CUresult result = real(to, pitch, value, width, height, stream);                                      \
+        if (result == CUDA_SUCCESS)                                                                           \
+            record_set(stream, per_thread, to, pitch, value, sizeof(type), width, height);                    \
+        gv_leave();                                                                                           \
+        return result;                                                                                        \
     }
 GV_SET_HOOKS(8, unsigned char)
 GV_SET_HOOKS(16, unsigned short)

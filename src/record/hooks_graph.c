@@ -9,16 +9,16 @@
 // ---- Adding nodes --------------------------------------------------------------------------------------------
 
 // Every call that adds a node has the new node first and the graph second.
-#define GV_ADD_HOOK(symbol, parameters, arguments)                                                                     \
-    GV_HOOK(symbol, parameters, arguments)                                                                             \
-    {                                                                                                                  \
-        if (!gv_enter())                                                                                               \
-            return real arguments;                                                                                     \
-        CUresult result = real arguments;                                                                              \
-        if (result == CUDA_SUCCESS)                                                                                    \
-            gv_node_added(graph, *node);                                                                               \
-        gv_leave();                                                                                                    \
-        return result;                                                                                                 \
+#define GV_ADD_HOOK(symbol, parameters, arguments) \
+    GV_HOOK(symbol, parameters, arguments)         \
+    {                                              \
+        if (!gv_enter())                           \
+            return real arguments;                 \
+        CUresult result = real arguments;          \
+        if (result == CUDA_SUCCESS)                \
+            gv_node_added(graph, *node);           \
+        gv_leave();                                \
+        return result;                             \
     }
 #define HEAD CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count
 
@@ -117,17 +117,17 @@ GV_HOOK(cuGraphDestroy, (CUgraph graph), (graph))
 
 // ---- Instantiate, update, destroy ----------------------------------------------------------------------------
 
-#define GV_INSTANTIATE_LOG_HOOK(symbol)                                                                                \
-    GV_HOOK(symbol, (CUgraphExec * exec, CUgraph graph, CUgraphNode * node, char *log, size_t size),                   \
-            (exec, graph, node, log, size))                                                                            \
-    {                                                                                                                  \
-        if (!gv_enter())                                                                                               \
-            return real(exec, graph, node, log, size);                                                                 \
-        CUresult result = real(exec, graph, node, log, size);                                                          \
-        if (result == CUDA_SUCCESS)                                                                                    \
-            gv_exec_created(*exec, graph, 0);                                                                          \
-        gv_leave();                                                                                                    \
-        return result;                                                                                                 \
+#define GV_INSTANTIATE_LOG_HOOK(symbol)                                                              \
+    GV_HOOK(symbol, (CUgraphExec * exec, CUgraph graph, CUgraphNode * node, char *log, size_t size), \
+            (exec, graph, node, log, size))                                                          \
+    {                                                                                                \
+        if (!gv_enter())                                                                             \
+            return real(exec, graph, node, log, size);                                               \
+        CUresult result = real(exec, graph, node, log, size);                                        \
+        if (result == CUDA_SUCCESS)                                                                  \
+            gv_exec_created(*exec, graph, 0);                                                        \
+        gv_leave();                                                                                  \
+        return result;                                                                               \
     }
 GV_INSTANTIATE_LOG_HOOK(cuGraphInstantiate)
 GV_INSTANTIATE_LOG_HOOK(cuGraphInstantiate_v2)
@@ -156,8 +156,7 @@ GV_HOOK_PAIR(cuGraphInstantiateWithParams, _ptsz,
     return result;
 }
 
-GV_HOOK(cuGraphExecUpdate,
-        (CUgraphExec exec, CUgraph graph, CUgraphNode *error_node, CUgraphExecUpdateResult *outcome),
+GV_HOOK(cuGraphExecUpdate, (CUgraphExec exec, CUgraph graph, CUgraphNode *error_node, CUgraphExecUpdateResult *outcome),
         (exec, graph, error_node, outcome))
 {
     if (!gv_enter())
@@ -222,16 +221,16 @@ static CUresult apply_event_wait(CUgraphNode node, const void *params)
     return gv_cuda.cuGraphEventWaitNodeSetEvent(node, (CUevent)params);
 }
 
-#define GV_SET_HOOK(symbol, parameters, arguments, apply, params)                                                      \
-    GV_HOOK(symbol, parameters, arguments)                                                                             \
-    {                                                                                                                  \
-        if (!gv_enter())                                                                                               \
-            return real arguments;                                                                                     \
-        CUresult result = real arguments;                                                                              \
-        if (result == CUDA_SUCCESS)                                                                                    \
-            gv_exec_node_changed(exec, node, apply, params);                                                           \
-        gv_leave();                                                                                                    \
-        return result;                                                                                                 \
+#define GV_SET_HOOK(symbol, parameters, arguments, apply, params) \
+    GV_HOOK(symbol, parameters, arguments)                        \
+    {                                                             \
+        if (!gv_enter())                                          \
+            return real arguments;                                \
+        CUresult result = real arguments;                         \
+        if (result == CUDA_SUCCESS)                               \
+            gv_exec_node_changed(exec, node, apply, params);      \
+        gv_leave();                                               \
+        return result;                                            \
     }
 GV_SET_HOOK(cuGraphExecKernelNodeSetParams_v2,
             (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params), (exec, node, params),

@@ -66,8 +66,8 @@ GV_HOOK_PAIR(cuMemAllocAsync, _ptsz, (CUdeviceptr * pointer, size_t size, CUstre
     return result;
 }
 
-GV_HOOK_PAIR(cuMemAllocFromPoolAsync, _ptsz,
-             (CUdeviceptr * pointer, size_t size, CUmemoryPool pool, CUstream stream), (pointer, size, pool, stream))
+GV_HOOK_PAIR(cuMemAllocFromPoolAsync, _ptsz, (CUdeviceptr * pointer, size_t size, CUmemoryPool pool, CUstream stream),
+             (pointer, size, pool, stream))
 {
     if (!gv_enter())
         return real(pointer, size, pool, stream);
@@ -172,18 +172,18 @@ GV_HOOK(cuMemHostUnregister, (void *pointer), (pointer))
 
 // ---- Memory of other processes, and module variables ---------------------------------------------------------
 
-#define GV_IPC_OPEN_HOOK(symbol)                                                                                       \
-    GV_HOOK(symbol, (CUdeviceptr * pointer, CUipcMemHandle handle, unsigned flags), (pointer, handle, flags))          \
-    {                                                                                                                  \
-        if (!gv_enter())                                                                                               \
-            return real(pointer, handle, flags);                                                                       \
-        CUresult result = real(pointer, handle, flags);                                                                \
-        CUdeviceptr base = 0;                                                                                          \
-        size_t size = 0;                                                                                               \
-        if (result == CUDA_SUCCESS && gv_cuda.cuMemGetAddressRange(&base, &size, *pointer) == CUDA_SUCCESS)            \
-            gv_allocated(*pointer, size - (size_t)(*pointer - base), GV_ALLOCATION_IMPORTED, 0, NULL);                 \
-        gv_leave();                                                                                                    \
-        return result;                                                                                                 \
+#define GV_IPC_OPEN_HOOK(symbol)                                                                              \
+    GV_HOOK(symbol, (CUdeviceptr * pointer, CUipcMemHandle handle, unsigned flags), (pointer, handle, flags)) \
+    {                                                                                                         \
+        if (!gv_enter())                                                                                      \
+            return real(pointer, handle, flags);                                                              \
+        CUresult result = real(pointer, handle, flags);                                                       \
+        CUdeviceptr base = 0;                                                                                 \
+        size_t size = 0;                                                                                      \
+        if (result == CUDA_SUCCESS && gv_cuda.cuMemGetAddressRange(&base, &size, *pointer) == CUDA_SUCCESS)   \
+            gv_allocated(*pointer, size - (size_t)(*pointer - base), GV_ALLOCATION_IMPORTED, 0, NULL);        \
+        gv_leave();                                                                                           \
+        return result;                                                                                        \
     }
 GV_IPC_OPEN_HOOK(cuIpcOpenMemHandle)
 GV_IPC_OPEN_HOOK(cuIpcOpenMemHandle_v2)

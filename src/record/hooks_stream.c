@@ -214,8 +214,8 @@ GV_HOOK_PAIR(cuLaunchHostFunc, _ptsz, (CUstream stream, CUhostFn function, void 
     return result;
 }
 
-GV_HOOK_PAIR(cuStreamAddCallback, _ptsz,
-             (CUstream stream, CUstreamCallback function, void *data, unsigned flags), (stream, function, data, flags))
+GV_HOOK_PAIR(cuStreamAddCallback, _ptsz, (CUstream stream, CUstreamCallback function, void *data, unsigned flags),
+             (stream, function, data, flags))
 {
     if (!gv_enter())
         return real(stream, function, data, flags);
@@ -231,23 +231,22 @@ GV_HOOK_PAIR(cuStreamAddCallback, _ptsz,
 static void value_operation(CUstream stream, bool per_thread, unsigned kind, CUdeviceptr address, uint64_t value,
                             unsigned size, unsigned flags)
 {
-    gv_operation_record operation = {
-        .kind = kind, .address = address, .value = value, .size = size, .flags = flags};
+    gv_operation_record operation = {.kind = kind, .address = address, .value = value, .size = size, .flags = flags};
     on_stream(stream, per_thread, &operation);
 }
 
 // The four value calls differ in width and direction alone; their first versions have the same parameters.
-#define GV_VALUE_HOOK(symbol, kind, type)                                                                              \
-    GV_HOOK_PAIR(symbol, _ptsz, (CUstream stream, CUdeviceptr address, type value, unsigned flags),                    \
-                 (stream, address, value, flags))                                                                      \
-    {                                                                                                                  \
-        if (!gv_enter())                                                                                               \
-            return real(stream, address, value, flags);                                                                \
-        CUresult result = real(stream, address, value, flags);                                                         \
-        if (result == CUDA_SUCCESS)                                                                                    \
-            value_operation(stream, per_thread, kind, address, value, sizeof(type), flags);                            \
-        gv_leave();                                                                                                    \
-        return result;                                                                                                 \
+#define GV_VALUE_HOOK(symbol, kind, type)                                                           \
+    GV_HOOK_PAIR(symbol, _ptsz, (CUstream stream, CUdeviceptr address, type value, unsigned flags), \
+                 (stream, address, value, flags))                                                   \
+    {                                                                                               \
+        if (!gv_enter())                                                                            \
+            return real(stream, address, value, flags);                                             \
+        CUresult result = real(stream, address, value, flags);                                      \
+        if (result == CUDA_SUCCESS)                                                                 \
+            value_operation(stream, per_thread, kind, address, value, sizeof(type), flags);         \
+        gv_leave();                                                                                 \
+        return result;                                                                              \
     }
 GV_VALUE_HOOK(cuStreamWriteValue32, GV_OP_VALUE_WRITE, cuuint32_t)
 GV_VALUE_HOOK(cuStreamWriteValue64, GV_OP_VALUE_WRITE, cuuint64_t)
@@ -283,18 +282,17 @@ static void batch_operations(CUstream stream, bool per_thread, unsigned count, c
     }
 }
 
-#define GV_BATCH_HOOK(symbol)                                                                                          \
-    GV_HOOK_PAIR(symbol, _ptsz,                                                                                        \
-                 (CUstream stream, unsigned count, CUstreamBatchMemOpParams *items, unsigned flags),                   \
-                 (stream, count, items, flags))                                                                        \
-    {                                                                                                                  \
-        if (!gv_enter())                                                                                               \
-            return real(stream, count, items, flags);                                                                  \
-        CUresult result = real(stream, count, items, flags);                                                           \
-        if (result == CUDA_SUCCESS)                                                                                    \
-            batch_operations(stream, per_thread, count, items);                                                        \
-        gv_leave();                                                                                                    \
-        return result;                                                                                                 \
+#define GV_BATCH_HOOK(symbol)                                                                                       \
+    GV_HOOK_PAIR(symbol, _ptsz, (CUstream stream, unsigned count, CUstreamBatchMemOpParams *items, unsigned flags), \
+                 (stream, count, items, flags))                                                                     \
+    {                                                                                                               \
+        if (!gv_enter())                                                                                            \
+            return real(stream, count, items, flags);                                                               \
+        CUresult result = real(stream, count, items, flags);                                                        \
+        if (result == CUDA_SUCCESS)                                                                                 \
+            batch_operations(stream, per_thread, count, items);                                                     \
+        gv_leave();                                                                                                 \
+        return result;                                                                                              \
     }
 GV_BATCH_HOOK(cuStreamBatchMemOp)
 GV_BATCH_HOOK(cuStreamBatchMemOp_v2)

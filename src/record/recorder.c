@@ -364,7 +364,8 @@ uint64_t gv_operation(gv_operation_record *operation)
     return gv_operation_defining(operation, NULL, NULL);
 }
 
-uint64_t gv_operation_defining(gv_operation_record *operation, void (*define)(uint64_t sequence, void *user), void *user)
+uint64_t gv_operation_defining(gv_operation_record *operation, void (*define)(uint64_t sequence, void *user),
+                               void *user)
 {
     operation->thread = thread_id();
     pthread_mutex_lock(&order_lock);
@@ -445,15 +446,15 @@ __attribute__((destructor)) static void at_exit(void)
 
 // exec and _exit end the process image without destructors. A child between vfork and exec shares our memory but not
 // our pid, which finish() checks.
-#define GV_WRAP_EXEC(name, parameters, arguments)                                                                      \
-    GV_EXPORT int name parameters;                                                                                     \
-    int name parameters                                                                                                \
-    {                                                                                                                  \
-        static int(*real) parameters;                                                                                  \
-        if (!real)                                                                                                     \
-            *(void **)&real = dlsym(RTLD_NEXT, #name);                                                                 \
-        finish(1);                                                                                                     \
-        return real ? real arguments : (errno = ENOSYS, -1);                                                           \
+#define GV_WRAP_EXEC(name, parameters, arguments)            \
+    GV_EXPORT int name parameters;                           \
+    int name parameters                                      \
+    {                                                        \
+        static int(*real) parameters;                        \
+        if (!real)                                           \
+            *(void **)&real = dlsym(RTLD_NEXT, #name);       \
+        finish(1);                                           \
+        return real ? real arguments : (errno = ENOSYS, -1); \
     }
 
 #include <dlfcn.h>

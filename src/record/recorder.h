@@ -14,10 +14,10 @@
 
 // Phases, in order. The recorder starts at the first hooked call after cuInit succeeded.
 enum gv_phase {
-    GV_PHASE_IDLE = 0,    // nothing recorded yet; a forked child begins here
-    GV_PHASE_RECORDING,   // a trace file is open
-    GV_PHASE_OFF,         // switched off: not asked for, or a failure of ours
-    GV_PHASE_FINISHED     // the process is ending
+    GV_PHASE_IDLE = 0,  // nothing recorded yet; a forked child begins here
+    GV_PHASE_RECORDING, // a trace file is open
+    GV_PHASE_OFF,       // switched off: not asked for, or a failure of ours
+    GV_PHASE_FINISHED   // the process is ending
 };
 
 enum gv_arm_mode { GV_ARM_NONE, GV_ARM_NTH, GV_ARM_EVERY, GV_ARM_ALL };
@@ -55,7 +55,8 @@ uint64_t gv_operation(gv_operation_record *operation);
 
 // The same for an operation that brings something into being: `define` is called with the number just before the
 // operation is written, so that the definition stands before its first use.
-uint64_t gv_operation_defining(gv_operation_record *operation, void (*define)(uint64_t sequence, void *user), void *user);
+uint64_t gv_operation_defining(gv_operation_record *operation, void (*define)(uint64_t sequence, void *user),
+                               void *user);
 
 // Sequence number of the operation written last.
 uint64_t gv_last_operation(void);

@@ -23,22 +23,22 @@
 #include <sanitizer.h>
 
 // The device code, as nvcc made it. `gravel doctor` looks for this section.
-#define GV_EMBED(symbol, path)                                                                                         \
-    __asm__(".section .gravel.fatbin,\"a\",@progbits\n.balign 64\n.hidden " #symbol "\n.global " #symbol "\n" #symbol    \
-            ":\n.incbin \"" path "\"\n.balign 64\n.previous\n");                                                       \
+#define GV_EMBED(symbol, path)                                                                                        \
+    __asm__(".section .gravel.fatbin,\"a\",@progbits\n.balign 64\n.hidden " #symbol "\n.global " #symbol "\n" #symbol \
+            ":\n.incbin \"" path "\"\n.balign 64\n.previous\n");                                                      \
     extern const unsigned char symbol[]
 GV_EMBED(gv_patch_image, GV_PATCH_FATBIN);
 GV_EMBED(gv_drain_image, GV_DRAIN_FATBIN);
 
-#define GV_SANITIZER_FUNCTIONS(F)                                                                                      \
-    F(sanitizerSubscribe)                                                                                              \
-    F(sanitizerUnsubscribe)                                                                                            \
-    F(sanitizerEnableCallback)                                                                                         \
-    F(sanitizerGetResultString)                                                                                        \
-    F(sanitizerAddPatches)                                                                                             \
-    F(sanitizerPatchInstructions)                                                                                      \
-    F(sanitizerPatchModule)                                                                                            \
-    F(sanitizerUnpatchModule)                                                                                          \
+#define GV_SANITIZER_FUNCTIONS(F) \
+    F(sanitizerSubscribe)         \
+    F(sanitizerUnsubscribe)       \
+    F(sanitizerEnableCallback)    \
+    F(sanitizerGetResultString)   \
+    F(sanitizerAddPatches)        \
+    F(sanitizerPatchInstructions) \
+    F(sanitizerPatchModule)       \
+    F(sanitizerUnpatchModule)     \
     F(sanitizerSetLaunchCallbackData)
 
 static struct {
@@ -50,8 +50,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Sanitizer_SubscriberHandle subscriber;
 static bool ready;
 static char library[1024];
-static char why_not[512] = "the driver did not load gravel's injection library (CUDA_INJECTION64_PATH): run the program "
-                           "through `gravel run`";
+static char why_not[512] =
+    "the driver did not load gravel's injection library (CUDA_INJECTION64_PATH): run the program "
+    "through `gravel run`";
 
 static const char *result_text(SanitizerResult result)
 {
@@ -63,8 +64,9 @@ static const char *result_text(SanitizerResult result)
 
 // ---- Modules -------------------------------------------------------------------------------------------------
 
+// A kernel with instructions the Sanitizer does not report.
 typedef struct blind_function {
-    char *name; // NULL: every kernel of the module
+    char *name;
     unsigned flags;
 } blind_function;
 
@@ -73,7 +75,8 @@ typedef struct module_row {
     CUmodule module;
     bool scanned;
     bool patched;
-    blind_function *blind;
+    unsigned flags;        // of every kernel of the module
+    blind_function *blind; // sorted by name
     size_t blind_count, blind_capacity;
 } module_row;
 
@@ -86,13 +89,20 @@ static __thread bool loading_own __attribute__((tls_model("initial-exec")));
 static void blind(const char *name, unsigned flags, void *user)
 {
     module_row *row = user;
-    if (!GV_GROW(row->blind, row->blind_capacity, row->blind_count + 1)) {
+    char *copy = name ? gv_strdup(name) : NULL;
+    if (!name) {
+        row->flags |= flags;
+    } else if (copy && GV_GROW(row->blind, row->blind_capacity, row->blind_count + 1)) {
+        row->blind[row->blind_count++] = (blind_function){copy, flags};
+    } else {
+        gv_free(copy);
         row->scanned = false;
-        return;
     }
-    row->blind[row->blind_count++] = (blind_function){name ? gv_strdup(name) : NULL, flags};
-    if (name && !row->blind[row->blind_count - 1].name)
-        row->scanned = false;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const blind_function *)a)->name, ((const blind_function *)b)->name);
 }
 
 static void module_loaded(const Sanitizer_ResourceModuleData *data)
@@ -100,6 +110,8 @@ static void module_loaded(const Sanitizer_ResourceModuleData *data)
     module_row row = {.context = data->context, .module = data->module, .scanned = true};
     if (!data->pCubin || !gv_cubin_scan(data->pCubin, data->cubinSize, blind, &row))
         row.scanned = false;
+    if (row.blind_count)
+        qsort(row.blind, row.blind_count, sizeof *row.blind, by_name);
     pthread_mutex_lock(&lock);
     if (GV_GROW(modules, module_capacity, module_count + 1))
         modules[module_count++] = row;
@@ -136,10 +148,10 @@ unsigned gv_sanitizer_function_flags(CUfunction function, const char *name)
         const module_row *row = &modules[i];
         if (row->module != module)
             continue;
-        flags = row->scanned ? 0 : GV_FUNCTION_UNSCANNED;
-        for (size_t j = 0; j < row->blind_count; j++)
-            if (!row->blind[j].name || (name && strcmp(row->blind[j].name, name) == 0))
-                flags |= row->blind[j].flags;
+        const blind_function key = {(char *)name, 0};
+        const blind_function *found =
+            name && row->blind_count ? bsearch(&key, row->blind, row->blind_count, sizeof key, by_name) : NULL;
+        flags = row->flags | (row->scanned ? 0 : GV_FUNCTION_UNSCANNED) | (found ? found->flags : 0);
         break;
     }
     pthread_mutex_unlock(&lock);
@@ -153,8 +165,8 @@ static struct {
     CUcontext context;
     CUstream stream;
     gv_drain *drain;
-    bool seen;        // the launch between before() and after() came by
-    CUmodule module;  // the module of that launch
+    bool seen;       // the launch between before() and after() came by
+    CUmodule module; // the module of that launch
     bool set_failed;
 } armed;
 static __thread bool recording __attribute__((tls_model("initial-exec")));
@@ -165,8 +177,7 @@ static void launch_begins(const Sanitizer_LaunchData *data)
     if (data->context != armed.context)
         return;
     void *table = recording && armed.drain ? (void *)gv_drain_table(armed.drain) : NULL;
-    SanitizerResult result =
-        api.sanitizerSetLaunchCallbackData(data->hLaunch, data->function, data->hStream, table);
+    SanitizerResult result = api.sanitizerSetLaunchCallbackData(data->hLaunch, data->function, data->hStream, table);
     if (recording) {
         armed.seen = true;
         armed.module = data->module;
@@ -204,11 +215,11 @@ static void initialize(void)
         snprintf(why_not, sizeof why_not, "%s", dlerror());
         return;
     }
-#define GV_SANITIZER_FIND(name)                                                                                        \
-    *(void **)&api.name = dlsym(handle, #name);                                                                        \
-    if (!api.name) {                                                                                                   \
-        snprintf(why_not, sizeof why_not, "%.300s has no %s", library, #name);                                         \
-        return;                                                                                                        \
+#define GV_SANITIZER_FIND(name)                                                \
+    *(void **)&api.name = dlsym(handle, #name);                                \
+    if (!api.name) {                                                           \
+        snprintf(why_not, sizeof why_not, "%.300s has no %s", library, #name); \
+        return;                                                                \
     }
     GV_SANITIZER_FUNCTIONS(GV_SANITIZER_FIND)
     SanitizerResult result = api.sanitizerSubscribe(&subscriber, callback, NULL);
@@ -299,8 +310,10 @@ static void unpatch_all(void)
         if (modules[i].patched) {
             SanitizerResult result = api.sanitizerUnpatchModule(modules[i].module);
             if (result != SANITIZER_SUCCESS)
-                gv_note_once(GV_NOTE_FAILURE, "unpatch", "a module could not be unpatched: %s. Its kernels run slower "
-                                                         "from here on", result_text(result));
+                gv_note_once(GV_NOTE_FAILURE, "unpatch",
+                             "a module could not be unpatched: %s. Its kernels run slower "
+                             "from here on",
+                             result_text(result));
             modules[i].patched = false;
         }
     pthread_mutex_unlock(&lock);
@@ -412,4 +425,4 @@ const char *gv_sanitizer_library(void)
 #endif
 
 const gv_recording_source gv_source_sanitizer = {GV_SOURCE_SANITIZER, sanitizer_open, sanitizer_before, sanitizer_after,
-                                              sanitizer_close};
+                                                 sanitizer_close};

@@ -24,3 +24,19 @@ if(GV_PYTHON AND NOT GV_SANITIZE)
                                                $<TARGET_FILE:gv_stack_probe>)
   set_tests_properties(test_python_stack_live PROPERTIES LABELS unit TIMEOUT 300)
 endif()
+
+if(GV_NVCC)
+  add_custom_command(
+    OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/test_cubin.cubin
+    COMMAND ${GV_NVCC} -cubin -arch=sm_90a -o ${CMAKE_CURRENT_BINARY_DIR}/test_cubin.cubin
+            ${CMAKE_CURRENT_SOURCE_DIR}/test_cubin_kernels.cu
+    DEPENDS test_cubin_kernels.cu)
+  add_custom_target(test_cubin_image ALL DEPENDS ${CMAKE_CURRENT_BINARY_DIR}/test_cubin.cubin)
+  gv_unit_test(test_cubin test_cubin.c cubin.c)
+  add_dependencies(test_cubin test_cubin_image)
+  target_compile_definitions(test_cubin PRIVATE GV_TEST_CUBIN="${CMAKE_CURRENT_BINARY_DIR}/test_cubin.cubin")
+endif()
+
+# drain.c calls the driver through a table that this test leaves empty.
+gv_unit_test(test_drain test_drain.c drain.c driver.c node_ranges.c LIBS gv_trace gv_base dl)
+target_include_directories(test_drain SYSTEM PRIVATE ${GV_CUDA_INCLUDE})

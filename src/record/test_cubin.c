@@ -1,0 +1,107 @@
+// The scan for instructions the Sanitizer does not report, on what nvcc really makes of them.
+#include "record/cubin.h"
+
+#include "trace/record.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const unsigned char *image;
+static size_t image_size;
+
+static int load(void **state)
+{
+    int file = open(getenv("GV_TEST_CUBIN") ? getenv("GV_TEST_CUBIN") : GV_TEST_CUBIN, O_RDONLY);
+    struct stat status;
+    if (file < 0 || fstat(file, &status) != 0)
+        return -1;
+    image_size = (size_t)status.st_size;
+    image = mmap(NULL, image_size, PROT_READ, MAP_PRIVATE, file, 0);
+    close(file);
+    return image == MAP_FAILED ? -1 : 0;
+}
+
+typedef struct findings {
+    const char *wanted;
+    unsigned flags, of_module;
+    size_t count;
+} findings;
+
+static void found(const char *name, unsigned flags, void *user)
+{
+    findings *all = user;
+    all->count++;
+    if (!name)
+        all->of_module |= flags;
+    else if (strcmp(name, all->wanted) == 0)
+        all->flags |= flags;
+}
+
+static unsigned flags_of(const char *kernel)
+{
+    findings all = {kernel, 0, 0, 0};
+    assert_true(gv_cubin_scan(image, image_size, found, &all));
+    assert_int_equal(all.of_module, 0);
+    return all.flags;
+}
+
+static void what_is_reported_is_not_flagged(void **state)
+{
+    assert_int_equal(flags_of("plain"), 0);
+    assert_int_equal(flags_of("bulk_copy"), 0);
+}
+
+static void tensor_copies_are_flagged(void **state)
+{
+    assert_int_equal(flags_of("tensor_load"), GV_FUNCTION_TENSOR_COPY);
+    assert_int_equal(flags_of("tensor_store"), GV_FUNCTION_TENSOR_COPY);
+    assert_int_equal(flags_of("tensor_reduce"), GV_FUNCTION_TENSOR_COPY);
+}
+
+static void textures_surfaces_and_multimem_are_flagged(void **state)
+{
+    assert_int_equal(flags_of("texture"), GV_FUNCTION_TEXTURE);
+    assert_int_equal(flags_of("surface"), GV_FUNCTION_TEXTURE);
+    assert_int_equal(flags_of("multimem"), GV_FUNCTION_MULTIMEM);
+}
+
+// What cannot be read is not taken for harmless, and no cut or damaged image makes the scan read outside it (ASan).
+static void a_damaged_image_is_refused_or_scanned_safely(void **state)
+{
+    findings all = {"plain", 0, 0, 0};
+    assert_false(gv_cubin_scan("not a cubin", 11, found, &all));
+    assert_false(gv_cubin_scan(image, 0, found, &all));
+    assert_false(gv_cubin_scan(image, 63, found, &all));
+    for (size_t size = 64; size < image_size; size += 97) {
+        unsigned char *cut = malloc(size);
+        memcpy(cut, image, size);
+        assert_false(gv_cubin_scan(cut, size, found, &all) && size < image_size / 2);
+        free(cut);
+    }
+    unsigned char *damaged = malloc(image_size);
+    for (size_t at = 0; at<image_size; at += image_size> 4096 ? 13 : 1) {
+        memcpy(damaged, image, image_size);
+        damaged[at] ^= 0xff;
+        gv_cubin_scan(damaged, image_size, found, &all);
+    }
+    free(damaged);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_reported_is_not_flagged),
+        cmocka_unit_test(tensor_copies_are_flagged),
+        cmocka_unit_test(textures_surfaces_and_multimem_are_flagged),
+        cmocka_unit_test(a_damaged_image_is_refused_or_scanned_safely),
+    };
+    return cmocka_run_group_tests(tests, load, NULL);
+}
