@@ -173,20 +173,25 @@ static void fiber_barrier(gravel_soft_thread *thread)
     swapcontext(&block->fibers[block->current].context, &block->scheduler);
 }
 
+// Makes a fiber ready to start. Not inlined: getcontext returns twice as far as the compiler knows.
+static __attribute__((noinline)) void fiber_prepare(struct fiber *fiber, unsigned char *stack)
+{
+    fiber->ended = false;
+    getcontext(&fiber->context);
+    fiber->context.uc_stack.ss_sp = stack;
+    fiber->context.uc_stack.ss_size = FIBER_STACK;
+    fiber->context.uc_link = NULL;
+    makecontext(&fiber->context, fiber_main, 0);
+}
+
 // Runs one block of a kernel with barriers; `stacks` has FIBER_STACK bytes for each thread.
 static void run_fibers(struct block_run *block, size_t count, unsigned char *stacks)
 {
     const unsigned *size = block->kernel->block;
     for (size_t i = 0; i < count; i++) {
-        struct fiber *fiber = &block->fibers[i];
-        fiber->ended = false;
-        fiber->index = (gravel_soft_dim3){(unsigned)(i % size[0]), (unsigned)(i / size[0] % size[1]),
-                                          (unsigned)(i / size[0] / size[1])};
-        getcontext(&fiber->context);
-        fiber->context.uc_stack.ss_sp = stacks + i * FIBER_STACK;
-        fiber->context.uc_stack.ss_size = FIBER_STACK;
-        fiber->context.uc_link = NULL;
-        makecontext(&fiber->context, fiber_main, 0);
+        block->fibers[i].index = (gravel_soft_dim3){(unsigned)(i % size[0]), (unsigned)(i / size[0] % size[1]),
+                                                    (unsigned)(i / size[0] / size[1])};
+        fiber_prepare(&block->fibers[i], stacks + i * FIBER_STACK);
     }
     running_block = block;
     for (size_t left = count; left;) {

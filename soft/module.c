@@ -129,6 +129,9 @@ static bool add_globals(CUmodule module)
     return true;
 }
 
+// Unloaded modules; graphs may still point to their functions.
+static CUmodule forgotten;
+
 // What is listed is taken off; the object itself stays mapped, and function handles stay allocated.
 static void module_forget(CUmodule module)
 {
@@ -144,6 +147,8 @@ static void module_forget(CUmodule module)
         if (module->functions[i])
             object_unregister(&module->functions[i]->object);
     object_unregister(&module->object);
+    module->forgotten = forgotten;
+    forgotten = module;
 }
 
 static CUresult module_new(void *handle, CUcontext context, CUmodule *module)
@@ -159,7 +164,7 @@ static CUresult module_new(void *handle, CUcontext context, CUmodule *module)
         gv_free(functions);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *made = (struct CUmod_st){made->object, context, info, functions, count};
+    *made = (struct CUmod_st){made->object, context, info, functions, count, NULL};
     bool complete = true;
     for (size_t i = 0; i < count && complete; i++) {
         CUfunction function = gv_calloc(1, sizeof *function);
@@ -513,6 +518,21 @@ CUresult cuFuncLoad(CUfunction function)
 
 // ---- Libraries: modules that belong to no context ----
 
+static void library_free(CUlibrary library)
+{
+    for (size_t i = 0; i < library->module->function_count; i++) {
+        if (!library->kernels[i])
+            continue;
+        library->module->functions[i]->library_kernel = NULL;
+        object_unregister(&library->kernels[i]->object);
+        gv_free(library->kernels[i]);
+    }
+    module_forget(library->module);
+    object_unregister(&library->object);
+    gv_free(library->kernels);
+    gv_free(library);
+}
+
 static CUresult library_new(CUlibrary *library, void *handle)
 {
     CUmodule module;
@@ -521,22 +541,25 @@ static CUresult library_new(CUlibrary *library, void *handle)
         return result;
     CUlibrary made = gv_calloc(1, sizeof *made);
     struct CUkern_st **kernels = gv_calloc(module->function_count + 1, sizeof *kernels);
-    bool complete = made && kernels && object_register(&made->object, OBJECT_LIBRARY);
-    for (size_t i = 0; i < module->function_count && complete; i++) {
-        kernels[i] = gv_calloc(1, sizeof *kernels[i]);
-        complete = kernels[i] && object_register(&kernels[i]->object, OBJECT_KERNEL);
-        if (!complete)
-            break;
-        kernels[i]->library = made;
-        kernels[i]->function = module->functions[i];
-        module->functions[i]->library_kernel = kernels[i];
-    }
-    if (!complete) {
+    if (!made || !kernels || !object_register(&made->object, OBJECT_LIBRARY)) {
+        gv_free(made);
+        gv_free(kernels);
         module_forget(module);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     made->module = module;
     made->kernels = kernels;
+    for (size_t i = 0; i < module->function_count; i++) {
+        CUkernel kernel = gv_calloc(1, sizeof *kernel);
+        if (!kernel || !object_register(&kernel->object, OBJECT_KERNEL)) {
+            gv_free(kernel);
+            library_free(made);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        kernel->library = made;
+        kernel->function = module->functions[i];
+        kernels[i] = module->functions[i]->library_kernel = kernel;
+    }
     *library = made;
     return CUDA_SUCCESS;
 }
@@ -581,10 +604,7 @@ static CUresult library_unload(CUlibrary library)
 {
     if (!object_is(library, OBJECT_LIBRARY))
         return CUDA_ERROR_INVALID_HANDLE;
-    for (size_t i = 0; i < library->module->function_count; i++)
-        object_unregister(&library->kernels[i]->object);
-    module_forget(library->module);
-    object_unregister(&library->object);
+    library_free(library);
     return CUDA_SUCCESS;
 }
 

@@ -11,6 +11,7 @@ struct CUmod_st {
     const gravel_soft_module_info *info;
     CUfunction *functions; // one for each kernel, made with the module
     size_t function_count;
+    CUmodule forgotten; // the next one of those that were unloaded
 };
 
 struct CUfunc_st {

@@ -173,6 +173,9 @@ static void task_finish(struct task *task)
     // What it recorded is whole from here on, even if an event still holds the task.
     recording_release(task->recording);
     task->recording = NULL;
+    // An event holds its task and the operation holds its event: this ends the circle, and the use of a plan's memory.
+    operation_clear(&task->own);
+    task->operation = &task->own;
     for (size_t i = 0; i < task->successor_count; i++) {
         if (!--task->successors[i]->missing)
             make_ready(task->successors[i]);
