@@ -8,10 +8,10 @@
 #include <stdio.h>
 
 typedef struct gv_report_options {
-    bool all_pairs;     // list every pair of a group, not only the leading one
-    size_t ranges;      // how many ranges of a pair to print (default 4); the rest is counted
-    bool all_stacks;    // every frame of a stack, not only the program's own
-    bool verbose;       // list every incomplete node, not one line a reason
+    bool all_pairs;  // list every pair of a group, not only the leading one
+    size_t ranges;   // how many ranges of a pair to print (default 4); the rest is counted
+    bool all_stacks; // every frame of a stack, not only the program's own
+    bool verbose;    // list every incomplete node, not one line a reason
 } gv_report_options;
 
 // The text report of `gravel check` for one or several traces and their findings.

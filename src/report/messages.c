@@ -1,0 +1,598 @@
+#include "report/messages.h"
+
+#include "base/memory.h"
+#include "report/names.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void add_text(gv_string *out, gv_text text)
+{
+    gv_string copy = {0};
+    if (text.data)
+        gv_string_add_bytes(&copy, text.data, text.length);
+    gv_string_add_safe(out, gv_string_text(&copy));
+    out->failed |= copy.failed;
+    gv_string_free(&copy);
+}
+
+// ---- About a trace ----------------------------------------------------------------------------------------------
+
+void gv_message_trace(gv_string *out, const gv_trace *trace)
+{
+    gv_string_add_safe(out, trace->path);
+    gv_string_add(out, ": ");
+    const gv_process_record *process = &trace->process;
+    if (process->command_line.length)
+        add_text(out, process->command_line);
+    else if (process->executable.length)
+        add_text(out, process->executable);
+    else
+        gv_string_add(out, "a program whose name was not recorded");
+    gv_string_add(out, " (process %" PRIu64, process->pid);
+    if (process->driver.length) {
+        gv_string_add(out, ", driver ");
+        add_text(out, process->driver);
+    }
+    if (process->access_source.length) {
+        gv_string_add(out, ", accesses recorded by ");
+        add_text(out, process->access_source);
+    }
+    gv_string_add(out, ")");
+}
+
+void gv_message_note(gv_string *out, const gv_trace *trace, const gv_note *note)
+{
+    if (note->graph)
+        gv_string_add(out, "graph #%" PRIu64, note->graph);
+    if (note->graph && note->node) {
+        gv_string_add(out, ", node #%" PRIu64 " ", note->node - 1);
+        gv_node_name(out, trace, gv_trace_graph(trace, note->graph), note->node - 1, GV_MESSAGE_NAME_WIDTH);
+    }
+    if (note->graph)
+        gv_string_add(out, ": ");
+    gv_string_add_safe(out, note->text);
+}
+
+// ---- A race -----------------------------------------------------------------------------------------------------
+
+// "#7 gather", a node of the finding's own graph.
+static void add_node(gv_string *out, const gv_finding *finding, uint32_t node)
+{
+    gv_string_add(out, "#%" PRIu32 " ", node);
+    gv_node_name(out, finding->trace, gv_trace_graph(finding->trace, finding->graph), node, GV_MESSAGE_NAME_WIDTH);
+}
+
+// "#7", or "#0 of graph #2" for a node inside a child graph.
+static void add_side_number(gv_string *out, const gv_finding *finding, const gv_side *side)
+{
+    gv_string_add(out, "#%" PRIu32, side->node);
+    if (side->graph && side->graph != finding->graph)
+        gv_string_add(out, " of graph #%" PRIu64, side->graph);
+}
+
+// "#7 gather", or "#0 gather of graph #2"
+static void add_side(gv_string *out, const gv_finding *finding, const gv_side *side)
+{
+    gv_string_add(out, "#%" PRIu32 " ", side->node);
+    gv_node_name(out, finding->trace, gv_side_graph(finding, side), side->node, GV_MESSAGE_NAME_WIDTH);
+    if (side->graph && side->graph != finding->graph)
+        gv_string_add(out, " of graph #%" PRIu64, side->graph);
+}
+
+static void add_where(gv_string *out, const gv_trace *trace, uint64_t graph, bool name_process)
+{
+    gv_string_add(out, " in graph #%" PRIu64, graph);
+    if (name_process)
+        gv_string_add(out, " of process %" PRIu64, trace->process.pid);
+}
+
+void gv_message_race_title(gv_string *out, const gv_finding *finding, bool name_process)
+{
+    const gv_race_pair *pair = &finding->pairs[0];
+    gv_string_add(out, "%s", gv_finding_id_name(finding->id));
+    add_where(out, finding->trace, finding->graph, name_process);
+    gv_string_add(out, ": ");
+    // The bytes of the kind that names the finding; the row of bytes has the others.
+    uint64_t raw = pair->raw_bytes, war = pair->war_bytes, waw = pair->waw_bytes;
+    switch (pair->id) {
+    case GV_FINDING_RACE_RAW:
+        add_side(out, finding, &pair->second);
+        gv_string_add(out, " may read %s before ", gv_count(raw, "byte", "bytes"));
+        add_side(out, finding, &pair->first);
+        gv_string_add(out, " has written %s.", raw == 1 ? "it" : "them");
+        break;
+    case GV_FINDING_RACE_WAR:
+        add_side(out, finding, &pair->second);
+        gv_string_add(out, " may overwrite %s before ", gv_count(war, "byte", "bytes"));
+        add_side(out, finding, &pair->first);
+        gv_string_add(out, " has read %s.", war == 1 ? "it" : "them");
+        break;
+    default:
+        add_side(out, finding, &pair->first);
+        gv_string_add(out, " and ");
+        add_side(out, finding, &pair->second);
+        gv_string_add(out, " write the same %s, and either may come last.", gv_count(waw, "byte", "bytes"));
+        break;
+    }
+}
+
+void gv_message_side_label(gv_string *out, const gv_side *side)
+{
+    const char *what = side->atomic                  ? "updates"
+                       : side->reads && side->writes ? "updates"
+                       : side->writes                ? "writes"
+                                                     : "reads";
+    gv_string_add(out, "#%" PRIu32 " %s", side->node, what);
+}
+
+void gv_message_side(gv_string *out, const gv_finding *finding, const gv_side *side)
+{
+    const gv_graph *graph = gv_side_graph(finding, side);
+    gv_node_name(out, finding->trace, graph, side->node, GV_MESSAGE_NAME_WIDTH);
+    if (side->graph && side->graph != finding->graph)
+        gv_string_add(out, " of graph #%" PRIu64, side->graph);
+    if (side->atomic && side->reads != side->writes)
+        gv_string_add(out, " (with atomic operations, beside plain %s)", side->writes ? "writes" : "reads");
+    else if (side->atomic)
+        gv_string_add(out, " (with atomic operations)");
+    else if (side->reads && side->writes)
+        gv_string_add(out, " (reads and writes)");
+    gv_place place =
+        gv_stack_place(finding->trace, graph && side->node < graph->node_count ? graph->nodes[side->node].stack : 0);
+    gv_string_add(out, ", launched at ");
+    gv_place_print(out, &place);
+}
+
+void gv_message_bytes(gv_string *out, const gv_race_pair *pair, size_t shown_ranges)
+{
+    gv_string_add(out, "%s in %s: ", gv_number(pair->bytes), gv_count(pair->ranges.count, "range", "ranges"));
+    size_t shown = pair->ranges.count < shown_ranges ? pair->ranges.count : shown_ranges;
+    for (size_t i = 0; i < shown; i++) {
+        // The two ends of a range stay together when the line is wrapped.
+        gv_string_add(out, "%s[0x%" PRIx64 ",0x%" PRIx64 ")", i ? " " : "", pair->ranges.ranges[i].start,
+                      pair->ranges.ranges[i].end);
+    }
+    if (shown < pair->ranges.count)
+        gv_string_add(out, "%s%s more (--ranges %zu prints all)", shown ? " and " : "",
+                      gv_number(pair->ranges.count - shown), pair->ranges.count);
+    if ((pair->raw_bytes != 0) + (pair->war_bytes != 0) + (pair->waw_bytes != 0) > 1) {
+        const struct {
+            uint64_t bytes;
+            const char *what;
+        } parts[] = {{pair->raw_bytes, "read after write"},
+                     {pair->war_bytes, "write after read"},
+                     {pair->waw_bytes, "write after write"}};
+        const char *separator = "; of these ";
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            if (!parts[i].bytes)
+                continue;
+            gv_string_add(out, "%s%s %s", separator, gv_number(parts[i].bytes), parts[i].what);
+            separator = ", ";
+        }
+    }
+}
+
+static const char *allocation_kind(enum gv_allocation_kind kind)
+{
+    switch (kind) {
+    case GV_ALLOCATION_DEVICE: return "device memory";
+    case GV_ALLOCATION_ASYNC: return "stream-ordered device memory";
+    case GV_ALLOCATION_MANAGED: return "managed memory";
+    case GV_ALLOCATION_PINNED: return "page-locked host memory";
+    case GV_ALLOCATION_MAPPED: return "mapped device memory (cuMemMap)";
+    case GV_ALLOCATION_NODE: return "memory of an allocation node";
+    case GV_ALLOCATION_GLOBAL: return "memory of a module's variable";
+    case GV_ALLOCATION_IMPORTED: return "imported memory";
+    }
+    return "memory";
+}
+
+void gv_message_memory(gv_string *out, const gv_finding *finding)
+{
+    const gv_trace *trace = finding->trace;
+    if (!finding->allocation || finding->allocation >= trace->allocation_count) {
+        gv_string_add(out, "in no allocation that was recorded (made before recording began, or by other means)");
+        return;
+    }
+    const gv_allocation *allocation = &trace->allocations[finding->allocation];
+    const gv_range_set *ranges = &finding->pairs[0].ranges;
+    if (ranges->count && ranges->ranges[0].start >= allocation->address) {
+        uint64_t first = ranges->ranges[0].start - allocation->address;
+        uint64_t last = ranges->ranges[ranges->count - 1].end - allocation->address;
+        if (last <= allocation->size)
+            gv_string_add(out, ranges->count > 1 ? "between bytes %s and %s of " : "bytes %s to %s of ",
+                          gv_number(first), gv_number(last));
+        else
+            gv_string_add(out, "from byte %s of ", gv_number(first));
+    }
+    if (allocation->name && *allocation->name) {
+        gv_string_add(out, "\"");
+        gv_string_add_safe(out, allocation->name);
+        gv_string_add(out, "\", ");
+    }
+    gv_string_add(out, "%s of %s at 0x%" PRIx64, gv_count(allocation->size, "byte", "bytes"),
+                  allocation_kind(allocation->kind), allocation->address);
+    gv_place place = gv_stack_place(trace, allocation->stack);
+    if (place.kind != GV_PLACE_NONE) {
+        gv_string_add(out, ", allocated at ");
+        gv_place_print(out, &place);
+    }
+}
+
+void gv_message_order(gv_string *out, const gv_finding *finding)
+{
+    const gv_race_pair *pair = &finding->pairs[0];
+    gv_string_add(out, "Nothing makes ");
+    add_side_number(out, finding, &pair->second);
+    gv_string_add(out, " wait for ");
+    add_side_number(out, finding, &pair->first);
+    gv_string_add(out, ". An edge from ");
+    bool inside = (!pair->first.graph || pair->first.graph == finding->graph) &&
+                  (!pair->second.graph || pair->second.graph == finding->graph);
+    bool same = inside && finding->edge_from == pair->first.node && finding->edge_to == pair->second.node;
+    if (same)
+        gv_string_add(out, "#%" PRIu32 " to #%" PRIu32, finding->edge_from, finding->edge_to);
+    else {
+        add_node(out, finding, finding->edge_from);
+        gv_string_add(out, " to ");
+        add_node(out, finding, finding->edge_to);
+    }
+    if (finding->pair_count == 1)
+        gv_string_add(out, " would order the two.");
+    else if (finding->pair_count == 2)
+        gv_string_add(out, " would order this pair and one more.");
+    else
+        gv_string_add(out, " would order all %s pairs of nodes that conflict here.", gv_number(finding->pair_count));
+}
+
+void gv_message_order_on_streams(gv_string *out, const gv_finding *finding)
+{
+    const gv_graph *graph = gv_trace_graph(finding->trace, finding->graph);
+    if (!graph || finding->edge_from >= graph->node_count || finding->edge_to >= graph->node_count)
+        return;
+    const gv_node *from = &graph->nodes[finding->edge_from], *to = &graph->nodes[finding->edge_to];
+    if (!from->stream || !to->stream || from->stream == to->stream)
+        return;
+    gv_string_add(out,
+                  "In a capture: record an event on stream %" PRIu64 " after #%" PRIu32 ", and make stream %" PRIu64
+                  " wait for it before #%" PRIu32 ".",
+                  from->stream, finding->edge_from, to->stream, finding->edge_to);
+}
+
+static const char *precision_clause(enum gv_access_precision precision)
+{
+    switch (precision) {
+    case GV_PRECISION_EXACT: return "was seen exactly";
+    case GV_PRECISION_EXTENT: return "is known only as an upper bound: it may access less";
+    case GV_PRECISION_INCOMPLETE: return "was seen in part";
+    }
+    return "is of unknown precision";
+}
+
+void gv_message_confidence(gv_string *out, const gv_finding *finding)
+{
+    const gv_side *first = &finding->pairs[0].first, *second = &finding->pairs[0].second;
+    gv_string_add(out, "%s: ", gv_confidence_name(finding->confidence));
+    if (first->precision == second->precision && first->precision == GV_PRECISION_EXACT)
+        gv_string_add(out, "what both nodes access was seen exactly");
+    else {
+        gv_string_add(out, "what ");
+        add_side_number(out, finding, first);
+        gv_string_add(out, " accesses %s; what ", precision_clause(first->precision));
+        add_side_number(out, finding, second);
+        gv_string_add(out, " accesses %s", precision_clause(second->precision));
+    }
+    if (finding->affected > 1)
+        gv_string_add(out, "; seen in %s recorded launches", gv_number(finding->affected));
+}
+
+void gv_message_more_pairs(gv_string *out, const gv_finding *finding)
+{
+    gv_string_add(out, "%s that the same missing order explains (--all-pairs lists them)",
+                  gv_count(finding->pair_count - 1, "more pair", "more pairs"));
+}
+
+void gv_message_pair(gv_string *out, const gv_finding *finding, const gv_race_pair *pair)
+{
+    gv_string_add(out, "%s  ", gv_finding_id_name(pair->id));
+    add_side(out, finding, &pair->first);
+    gv_string_add(out, " and ");
+    add_side(out, finding, &pair->second);
+    gv_string_add(out, ", %s", gv_count(pair->bytes, "byte", "bytes"));
+}
+
+void gv_message_race_properties(gv_string *out, const gv_finding *finding)
+{
+    const gv_race_pair *pair = &finding->pairs[0];
+    gv_string_add(out,
+                  "[properties] id=%s confidence=%s pid=%" PRIu64 " graph=%" PRIu64 " launch=%" PRIu64 " first=%" PRIu32
+                  " second=%" PRIu32,
+                  gv_finding_id_name(finding->id), gv_confidence_name(finding->confidence), finding->trace->process.pid,
+                  finding->graph, finding->launch, pair->first.node, pair->second.node);
+    if ((pair->first.graph && pair->first.graph != finding->graph) ||
+        (pair->second.graph && pair->second.graph != finding->graph))
+        gv_string_add(out, " first_graph=%" PRIu64 " second_graph=%" PRIu64, pair->first.graph, pair->second.graph);
+    gv_string_add(out,
+                  " bytes=%" PRIu64 " ranges=%zu pairs=%zu from=%" PRIu32 " to=%" PRIu32 " allocation=%" PRIu64
+                  " launches=%zu",
+                  pair->bytes, pair->ranges.count, finding->pair_count, finding->edge_from, finding->edge_to,
+                  finding->allocation, finding->affected);
+}
+
+// ---- An incompleteness ------------------------------------------------------------------------------------------
+
+const char *gv_incomplete_kind_name(enum gv_incomplete_kind kind)
+{
+    switch (kind) {
+    case GV_INCOMPLETE_NODE: return "node";
+    case GV_INCOMPLETE_GRAPH: return "graph";
+    case GV_INCOMPLETE_PROGRAMMATIC: return "programmatic";
+    case GV_INCOMPLETE_TRACE: return "trace";
+    case GV_INCOMPLETE_NEVER_ARMED: return "never-armed";
+    }
+    return "unknown";
+}
+
+// "18 of 60 nodes", "1 node"
+static void add_share(gv_string *out, const gv_incomplete_group *group)
+{
+    const gv_graph *graph = gv_trace_graph(group->trace, group->graph);
+    if (graph && group->affected <= graph->node_count)
+        gv_string_add(out, "%s of %s", gv_number(group->affected), gv_count(graph->node_count, "node", "nodes"));
+    else
+        gv_string_add(out, "%s", gv_count(group->affected, "node", "nodes"));
+}
+
+void gv_message_incomplete_title(gv_string *out, const gv_incomplete_group *group, bool name_process)
+{
+    gv_string_add(out, "incomplete");
+    if (group->graph)
+        add_where(out, group->trace, group->graph, name_process);
+    else if (name_process)
+        gv_string_add(out, " in process %" PRIu64, group->trace->process.pid);
+    gv_string_add(out, ": ");
+    switch (group->kind) {
+    case GV_INCOMPLETE_NODE:
+        gv_string_add(out, "what ");
+        add_share(out, group);
+        gv_string_add(out, " %s could not be seen in full.", group->affected == 1 ? "accesses" : "access");
+        break;
+    case GV_INCOMPLETE_GRAPH: gv_string_add(out, "what this graph does could not be recorded in full."); break;
+    case GV_INCOMPLETE_PROGRAMMATIC:
+        gv_string_add(
+            out, "%s, and only programmatic edges order %s.",
+            gv_count(group->affected, "pair of nodes touches the same bytes", "pairs of nodes touch the same bytes"),
+            group->affected == 1 ? "it" : "them");
+        break;
+    case GV_INCOMPLETE_TRACE: gv_string_add(out, "the recording as a whole has a gap."); break;
+    case GV_INCOMPLETE_NEVER_ARMED:
+        if (group->affected == 1)
+            gv_string_add(out, "it was launched once, and that launch was not recorded node by node.");
+        else
+            gv_string_add(out, "it was launched %s times, and no launch was recorded node by node.",
+                          gv_number(group->affected));
+        break;
+    }
+}
+
+// A node and what stands for its name, so that nodes of one kernel can be put together.
+typedef struct unseen_node {
+    uint64_t node;
+    enum gv_node_kind kind;
+    uint64_t function;
+} unseen_node;
+
+static int by_name(const void *left, const void *right)
+{
+    const unseen_node *a = left, *b = right;
+    if (a->kind != b->kind)
+        return a->kind < b->kind ? -1 : 1;
+    if (a->function != b->function)
+        return a->function < b->function ? -1 : 1;
+    return a->node < b->node ? -1 : a->node > b->node;
+}
+
+// "nvjet_...: #1, #3, #5 and 2 more; sdpa_...: #4"
+static void add_names_and_numbers(gv_string *out, const gv_incomplete_group *group, const gv_graph *graph,
+                                  const unseen_node *nodes, size_t count, size_t shown)
+{
+    size_t names = 0;
+    for (size_t first = 0, next; first < count; first = next) {
+        for (next = first;
+             next < count && nodes[next].kind == nodes[first].kind && nodes[next].function == nodes[first].function;)
+            next++;
+        if (names++ == shown) {
+            gv_string_add(out, "; and %s of other names (--verbose lists all)",
+                          gv_count(count - first, "node", "nodes"));
+            return;
+        }
+        gv_string_add(out, names > 1 ? "; " : "");
+        gv_node_name(out, group->trace, graph, nodes[first].node, GV_MESSAGE_NAME_WIDTH);
+        for (size_t i = first; i < next && i - first < shown; i++)
+            gv_string_add(out, "%s #%" PRIu64, i > first ? "," : ":", nodes[i].node);
+        if (next - first > shown)
+            gv_string_add(out, " and %s more", gv_number(next - first - shown));
+    }
+}
+
+void gv_message_incomplete_nodes(gv_string *out, const gv_incomplete_group *group, const gv_findings *findings,
+                                 const gv_overview *overview, size_t shown)
+{
+    const gv_graph *graph = gv_trace_graph(group->trace, group->graph);
+    if (group->kind == GV_INCOMPLETE_PROGRAMMATIC) {
+        const gv_finding *finding = &findings->items[overview->order[group->first]];
+        gv_string_add(out, "for example ");
+        add_node(out, finding, finding->edge_from);
+        gv_string_add(out, " and ");
+        add_node(out, finding, finding->edge_to);
+        return;
+    }
+    unseen_node *nodes = gv_calloc(group->count, sizeof *nodes);
+    size_t count = 0;
+    if (!nodes) {
+        out->failed = true;
+        return;
+    }
+    for (size_t i = group->first; i < group->first + group->count; i++) {
+        const gv_finding *finding = &findings->items[overview->order[i]];
+        if (!finding->node || !graph || finding->node > graph->node_count)
+            continue;
+        const gv_node *node = &graph->nodes[finding->node - 1];
+        nodes[count++] =
+            (unseen_node){finding->node - 1, node->kind, node->kind == GV_NODE_KERNEL ? node->function : 0};
+    }
+    if (count)
+        qsort(nodes, count, sizeof *nodes, by_name);
+    add_names_and_numbers(out, group, graph, nodes, count, shown);
+    gv_free(nodes);
+}
+
+void gv_message_incomplete_remedy(gv_string *out, const gv_incomplete_group *group)
+{
+    switch (group->kind) {
+    case GV_INCOMPLETE_NODE:
+        gv_string_add(out, "Races of the other nodes are reported all the same; races of these may be missing.");
+        break;
+    case GV_INCOMPLETE_PROGRAMMATIC:
+        gv_string_add(out,
+                      "They are ordered if the later kernel of each such edge waits (cudaGridDependencySynchronize) "
+                      "before it touches the bytes. Whether it does was not observed: look at its source.");
+        break;
+    case GV_INCOMPLETE_NEVER_ARMED:
+        gv_string_add(out, "Record again with `gravel run --arm first`, or with `--arm N` for a later launch.");
+        break;
+    case GV_INCOMPLETE_GRAPH:
+    case GV_INCOMPLETE_TRACE: break;
+    }
+}
+
+void gv_message_incomplete_properties(gv_string *out, const gv_incomplete_group *group)
+{
+    gv_string_add(out, "[properties] id=incomplete kind=%s pid=%" PRIu64 " graph=%" PRIu64 " affected=%zu",
+                  gv_incomplete_kind_name(group->kind), group->trace->process.pid, group->graph, group->affected);
+}
+
+// ---- Graphs, stacks, the end ------------------------------------------------------------------------------------
+
+void gv_message_graph(gv_string *out, const gv_trace *trace, uint64_t id)
+{
+    const gv_graph *graph = gv_trace_graph(trace, id);
+    gv_string_add(out, "#%" PRIu64, id);
+    if (!graph)
+        return;
+    if (graph->name && *graph->name) {
+        gv_string_add(out, " \"");
+        gv_string_add_safe(out, graph->name);
+        gv_string_add(out, "\"");
+    }
+    gv_string_add(out, ", %s", gv_count(graph->node_count, "node", "nodes"));
+    if (graph->parent) {
+        gv_string_add(out, ", %s node #%" PRIu64 " of graph #%" PRIu64,
+                      graph->origin == GV_GRAPH_BODY ? "a body of conditional" : "the child graph of",
+                      graph->parent_node, graph->parent);
+        return;
+    }
+    gv_place place = gv_stack_place(trace, graph->stack);
+    if (place.kind != GV_PLACE_NONE) {
+        gv_string_add(out, ", %s at ",
+                      graph->origin == GV_GRAPH_CAPTURED  ? "captured"
+                      : graph->origin == GV_GRAPH_UPDATED ? "updated"
+                                                          : "built");
+        gv_place_print(out, &place);
+    }
+}
+
+void gv_message_python_frame(gv_string *out, const gv_python_frame *frame)
+{
+    gv_string_add_safe(out, frame->file ? frame->file : "?");
+    gv_string_add(out, ":%" PRIu64 " in ", frame->line);
+    gv_string_add_safe(out, frame->function ? frame->function : "?");
+}
+
+void gv_message_host_frame(gv_string *out, const gv_trace *trace, const gv_host_frame *frame)
+{
+    const char *module = frame->module < trace->module_count ? trace->modules[frame->module].path : NULL;
+    if (frame->file) {
+        gv_string_add_safe(out, frame->file);
+        gv_string_add(out, ":%" PRIu64 " in ", frame->line);
+    }
+    if (frame->function && *frame->function)
+        gv_name_shorten(out, frame->function, 80);
+    else
+        gv_string_add(out, "an unnamed function");
+    gv_string_add(out, " (");
+    gv_string_add_safe(out, module ? module : "unknown module");
+    gv_string_add(out, "+0x%" PRIx64 ")", frame->address);
+}
+
+// "18 of 60 nodes of graph #1 could not be seen (tensor copies)"
+static void add_unseen_nodes(gv_string *out, const gv_overview *overview)
+{
+    const gv_graph *graph =
+        overview->unseen_trace ? gv_trace_graph(overview->unseen_trace, overview->unseen_graph) : NULL;
+    if (graph)
+        gv_string_add(out, "%s of %s of graph #%" PRIu64 " could not be seen", gv_number(overview->unseen_nodes),
+                      gv_count(graph->node_count, "node", "nodes"), overview->unseen_graph);
+    else
+        gv_string_add(out, "%s could not be seen", gv_count(overview->unseen_nodes, "node", "nodes"));
+    const char *reason = overview->unseen_reason;
+    if (reason && *reason && strlen(reason) <= 48) {
+        gv_string_add(out, " (");
+        gv_string_add_safe(out, reason);
+        gv_string_add(out, ")");
+    }
+}
+
+static void add_incomplete_parts(gv_string *out, const gv_overview *overview)
+{
+    size_t graphs = 0, pairs = 0, never = 0, gaps = 0;
+    for (size_t i = 0; i < overview->group_count; i++) {
+        const gv_incomplete_group *group = &overview->groups[i];
+        graphs += group->kind == GV_INCOMPLETE_GRAPH;
+        pairs += group->kind == GV_INCOMPLETE_PROGRAMMATIC ? group->affected : 0;
+        never += group->kind == GV_INCOMPLETE_NEVER_ARMED;
+        gaps += group->kind == GV_INCOMPLETE_TRACE;
+    }
+    const char *separator = "";
+    if (overview->unseen_nodes) {
+        add_unseen_nodes(out, overview);
+        separator = ", ";
+    }
+    const struct {
+        size_t count;
+        const char *one, *many;
+    } parts[] = {
+        {graphs, "graph could not be recorded in full", "graphs could not be recorded in full"},
+        {never, "graph was launched and never recorded", "graphs were launched and never recorded"},
+        {pairs, "pair hangs on programmatic edges", "pairs hang on programmatic edges"},
+        {gaps, "gap in the recording", "gaps in the recording"},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (parts[i].count) {
+            gv_string_add(out, "%s%s", separator, gv_count(parts[i].count, parts[i].one, parts[i].many));
+            separator = ", ";
+        }
+    }
+}
+
+void gv_message_summary(gv_string *out, const gv_overview *overview)
+{
+    gv_string_add(out, "%s", gv_count(overview->races, "race", "races"));
+    if (overview->pairs > overview->races)
+        gv_string_add(out, " (%s of nodes)", gv_count(overview->pairs, "pair", "pairs"));
+    gv_string_add(out, " in %s", gv_count(overview->graphs, "recorded graph", "recorded graphs"));
+    if (overview->suppressed)
+        gv_string_add(out, ", %s suppressed", gv_number(overview->suppressed));
+    if (!overview->complete) {
+        gv_string_add(out, "; NOT complete: ");
+        add_incomplete_parts(out, overview);
+        gv_string_add(out, overview->incomplete_shown ? ": see above." : " (suppressed).");
+    } else if (!overview->graphs) {
+        gv_string_add(out, ": no graph was launched.");
+    } else {
+        gv_string_add(out, "; complete: every access of %s was seen.",
+                      overview->nodes == 1 ? "the one node" : gv_count(overview->nodes, "node", "nodes"));
+    }
+}

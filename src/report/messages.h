@@ -1,0 +1,50 @@
+// Every sentence of the reports, in one place, so that they can be read and corrected together. Each function adds
+// its text to a string; text.c decides where it stands. Text from the trace is made safe for a terminal here.
+#ifndef GV_REPORT_MESSAGES_H
+#define GV_REPORT_MESSAGES_H
+
+#include "report/format.h"
+#include "report/overview.h"
+#include "report/stack.h"
+
+// Widest kernel name in a sentence.
+enum { GV_MESSAGE_NAME_WIDTH = 64 };
+
+// ---- About a trace ----
+// "t.gravel: python serve.py (process 812, driver cuda 580.159.04, accesses seen by sanitizer 13.0.85)"
+void gv_message_trace(gv_string *out, const gv_trace *trace);
+void gv_message_note(gv_string *out, const gv_trace *trace, const gv_note *note);
+
+// ---- A race ----
+void gv_message_race_title(gv_string *out, const gv_finding *finding, bool name_process);
+// "#4 reads", "#7 reads and writes", "#4 updates": the label of a side's row; the second is what stands in that row.
+void gv_message_side_label(gv_string *out, const gv_side *side);
+void gv_message_side(gv_string *out, const gv_finding *finding, const gv_side *side);
+void gv_message_bytes(gv_string *out, const gv_race_pair *pair, size_t shown_ranges);
+void gv_message_memory(gv_string *out, const gv_finding *finding);
+void gv_message_order(gv_string *out, const gv_finding *finding);
+// How to add the order in a program that captures streams; adds nothing when the streams are not known.
+void gv_message_order_on_streams(gv_string *out, const gv_finding *finding);
+void gv_message_confidence(gv_string *out, const gv_finding *finding);
+void gv_message_more_pairs(gv_string *out, const gv_finding *finding);
+// One line for a pair in a list of pairs.
+void gv_message_pair(gv_string *out, const gv_finding *finding, const gv_race_pair *pair);
+void gv_message_race_properties(gv_string *out, const gv_finding *finding);
+
+// ---- An incompleteness ----
+void gv_message_incomplete_title(gv_string *out, const gv_incomplete_group *group, bool name_process);
+void gv_message_incomplete_nodes(gv_string *out, const gv_incomplete_group *group, const gv_findings *findings,
+                                 const gv_overview *overview, size_t shown);
+// What the reader can do about it; adds nothing when there is nothing to advise.
+void gv_message_incomplete_remedy(gv_string *out, const gv_incomplete_group *group);
+void gv_message_incomplete_properties(gv_string *out, const gv_incomplete_group *group);
+const char *gv_incomplete_kind_name(enum gv_incomplete_kind kind);
+
+// ---- Graphs, stacks, the end ----
+// "#1 "decode", 60 nodes, captured at decode.py:33 in capture"
+void gv_message_graph(gv_string *out, const gv_trace *trace, uint64_t graph);
+void gv_message_python_frame(gv_string *out, const gv_python_frame *frame);
+void gv_message_host_frame(gv_string *out, const gv_trace *trace, const gv_host_frame *frame);
+void gv_message_summary(gv_string *out, const gv_overview *overview);
+
+#endif

@@ -1,0 +1,236 @@
+#include "report/overview.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const gv_graph *gv_trace_graph(const gv_trace *trace, uint64_t id)
+{
+    return id && id < trace->graph_count && trace->graphs[id].id == id ? &trace->graphs[id] : NULL;
+}
+
+const gv_graph *gv_side_graph(const gv_finding *finding, const gv_side *side)
+{
+    return gv_trace_graph(finding->trace, side->graph ? side->graph : finding->graph);
+}
+
+gv_status gv_exec_cursor_open(gv_exec_cursor *cursor, const gv_trace *trace, gv_error *error)
+{
+    // Exec ids count up from 1 and every exec has a version, so that a whole trace has no id past the number of
+    // versions. A damaged one may; such an exec is not known here, and its id sizes nothing.
+    *cursor = (gv_exec_cursor){.trace = trace, .count = trace->exec_version_count + 1};
+    cursor->current = gv_calloc(cursor->count, sizeof *cursor->current);
+    return cursor->current ? GV_OK : gv_fail(error, GV_ERR_MEMORY, "out of memory while the report was gathered");
+}
+
+uint64_t gv_exec_cursor_graph(gv_exec_cursor *cursor, uint64_t exec, uint64_t sequence)
+{
+    const gv_trace *trace = cursor->trace;
+    while (cursor->next < trace->exec_version_count && trace->exec_versions[cursor->next].operation <= sequence) {
+        const gv_exec_version *version = &trace->exec_versions[cursor->next++];
+        if (version->exec < cursor->count)
+            cursor->current[version->exec] = version->graph;
+    }
+    return exec < cursor->count ? cursor->current[exec] : 0;
+}
+
+void gv_exec_cursor_close(gv_exec_cursor *cursor)
+{
+    gv_free(cursor->current);
+    *cursor = (gv_exec_cursor){0};
+}
+
+// ---- Incompletenesses by reason ---------------------------------------------------------------------------------
+
+// A sortable row: everything two findings must share to be one group, then what orders them within it.
+typedef struct row {
+    size_t trace_index, finding;
+    const gv_finding *item;
+} row;
+
+static int compare_numbers(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static int compare_keys(const row *a, const row *b)
+{
+    int order = compare_numbers(a->trace_index, b->trace_index);
+    if (!order)
+        order = compare_numbers(a->item->graph, b->item->graph);
+    if (!order)
+        order = compare_numbers(a->item->incomplete, b->item->incomplete);
+    if (!order)
+        order = compare_numbers(a->item->suppressed, b->item->suppressed);
+    if (!order)
+        order = strcmp(a->item->reason ? a->item->reason : "", b->item->reason ? b->item->reason : "");
+    return order;
+}
+
+static int compare_rows(const void *left, const void *right)
+{
+    const row *a = left, *b = right;
+    int order = compare_keys(a, b);
+    if (!order)
+        order = compare_numbers(a->item->node, b->item->node);
+    return order ? order : compare_numbers(a->finding, b->finding);
+}
+
+static size_t index_of(gv_trace *const *traces, size_t count, const gv_trace *trace)
+{
+    size_t i = 0;
+    while (i < count && traces[i] != trace)
+        i++;
+    return i;
+}
+
+static int compare_unseen(const void *left, const void *right)
+{
+    const row *a = left, *b = right;
+    int order = compare_numbers(a->trace_index, b->trace_index);
+    if (!order)
+        order = compare_numbers(a->item->graph, b->item->graph);
+    return order ? order : compare_numbers(a->item->node, b->item->node);
+}
+
+// Counts the nodes that could not be seen, each once though several reasons may name it. Sorts `rows` anew.
+static void count_unseen(row *rows, size_t count, gv_overview *overview)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].item->incomplete == GV_INCOMPLETE_NODE)
+            rows[kept++] = rows[i];
+    }
+    if (!kept)
+        return;
+    qsort(rows, kept, sizeof *rows, compare_unseen);
+    bool one_graph = true, one_reason = true;
+    for (size_t i = 0; i < kept; i++) {
+        const gv_finding *item = rows[i].item;
+        overview->unseen_nodes += i == 0 || compare_unseen(&rows[i - 1], &rows[i]) != 0;
+        one_graph = one_graph && item->trace == rows[0].item->trace && item->graph == rows[0].item->graph;
+        one_reason =
+            one_reason && item->reason && rows[0].item->reason && strcmp(item->reason, rows[0].item->reason) == 0;
+    }
+    if (one_graph) {
+        overview->unseen_trace = rows[0].item->trace;
+        overview->unseen_graph = rows[0].item->graph;
+    }
+    overview->unseen_reason = one_reason ? rows[0].item->reason : NULL;
+}
+
+static gv_status gather_groups(gv_trace *const *traces, size_t trace_count, const gv_findings *findings,
+                               gv_overview *overview, gv_error *error)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < findings->count; i++)
+        count += findings->items[i].id == GV_FINDING_INCOMPLETE;
+    row *rows = gv_calloc(count, sizeof *rows);
+    overview->order = gv_calloc(count, sizeof *overview->order);
+    overview->groups = gv_calloc(count, sizeof *overview->groups);
+    if (!rows || !overview->order || !overview->groups) {
+        gv_free(rows);
+        return gv_fail(error, GV_ERR_MEMORY, "out of memory while the report was gathered");
+    }
+    size_t used = 0;
+    for (size_t i = 0; i < findings->count; i++) {
+        const gv_finding *finding = &findings->items[i];
+        if (finding->id == GV_FINDING_INCOMPLETE)
+            rows[used++] = (row){index_of(traces, trace_count, finding->trace), i, finding};
+    }
+    qsort(rows, count, sizeof *rows, compare_rows);
+    for (size_t i = 0; i < count; i++) {
+        const gv_finding *finding = rows[i].item;
+        if (i == 0 || compare_keys(&rows[i - 1], &rows[i]) != 0) {
+            overview->groups[overview->group_count++] = (gv_incomplete_group){
+                .trace = finding->trace,
+                .trace_index = rows[i].trace_index,
+                .graph = finding->graph,
+                .kind = finding->incomplete,
+                .reason = finding->reason ? finding->reason : "",
+                .suppressed = finding->suppressed,
+                .first = i,
+            };
+        }
+        gv_incomplete_group *group = &overview->groups[overview->group_count - 1];
+        group->count++;
+        group->affected += finding->affected ? finding->affected : 1;
+        overview->order[i] = rows[i].finding;
+    }
+    overview->order_count = count;
+    count_unseen(rows, count, overview);
+    gv_free(rows);
+    return GV_OK;
+}
+
+// ---- What was checked -------------------------------------------------------------------------------------------
+
+// Marks `id` and the child graphs below it, and counts their nodes. A snapshot is marked once, so that a damaged trace
+// whose graphs contain each other ends; `pending` has room for every snapshot, so that none nests too deep.
+static void mark_checked(const gv_trace *trace, uint64_t id, bool *seen, uint64_t *pending, gv_overview *overview)
+{
+    size_t waiting = 0;
+    seen[id] = true;
+    pending[waiting++] = id;
+    while (waiting) {
+        const gv_graph *graph = &trace->graphs[pending[--waiting]];
+        overview->nodes += graph->node_count;
+        for (size_t i = 0; i < graph->node_count; i++) {
+            uint64_t child = graph->nodes[i].child;
+            if (graph->nodes[i].kind == GV_NODE_CHILD && gv_trace_graph(trace, child) && !seen[child]) {
+                seen[child] = true;
+                pending[waiting++] = child;
+            }
+        }
+    }
+}
+
+static gv_status count_graphs(const gv_trace *trace, gv_overview *overview, gv_error *error)
+{
+    bool *seen = gv_calloc(trace->graph_count, sizeof *seen);
+    uint64_t *pending = gv_calloc(trace->graph_count, sizeof *pending);
+    gv_status status = GV_OK;
+    if (!seen || !pending)
+        status = gv_fail(error, GV_ERR_MEMORY, "out of memory while the report was gathered");
+    for (size_t i = 0; status == GV_OK && i < trace->armed_count; i++) {
+        const gv_armed *armed = &trace->armed[i];
+        if (armed->status == GV_ARMED_COMPLETE && gv_trace_graph(trace, armed->graph) && !seen[armed->graph]) {
+            overview->graphs++;
+            mark_checked(trace, armed->graph, seen, pending, overview);
+        }
+    }
+    gv_free(seen);
+    gv_free(pending);
+    return status;
+}
+
+gv_status gv_overview_make(gv_trace *const *traces, size_t trace_count, const gv_findings *findings,
+                           gv_overview *overview, gv_error *error)
+{
+    *overview = (gv_overview){.complete = true};
+    for (size_t i = 0; i < findings->count; i++) {
+        const gv_finding *finding = &findings->items[i];
+        overview->suppressed += finding->suppressed;
+        if (finding->id == GV_FINDING_INCOMPLETE) {
+            overview->complete = false;
+            overview->incomplete_shown |= !finding->suppressed;
+        } else if (!finding->suppressed) {
+            overview->races++;
+            overview->pairs += finding->pair_count;
+        }
+    }
+    gv_status status = gather_groups(traces, trace_count, findings, overview, error);
+    for (size_t i = 0; i < trace_count && status == GV_OK; i++)
+        status = count_graphs(traces[i], overview, error);
+    if (status != GV_OK)
+        gv_overview_free(overview);
+    return status;
+}
+
+void gv_overview_free(gv_overview *overview)
+{
+    gv_free(overview->groups);
+    gv_free(overview->order);
+    *overview = (gv_overview){0};
+}

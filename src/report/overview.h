@@ -1,0 +1,62 @@
+// What all findings together amount to: the numbers of the summary line, and incompletenesses gathered by reason, so
+// that a graph with sixty tensor copies reads as one point and not as sixty.
+#ifndef GV_REPORT_OVERVIEW_H
+#define GV_REPORT_OVERVIEW_H
+
+#include "base/error.h"
+#include "detect/finding.h"
+
+// Incomplete findings of one trace, graph, kind and reason: `order[first]` to `order[first + count - 1]`.
+typedef struct gv_incomplete_group {
+    const gv_trace *trace;
+    size_t trace_index;
+    uint64_t graph;
+    enum gv_incomplete_kind kind;
+    const char *reason;
+    bool suppressed;
+    size_t first, count;
+    size_t affected; // nodes, pairs or launches, by kind
+} gv_incomplete_group;
+
+typedef struct gv_overview {
+    size_t races, pairs;   // not suppressed
+    size_t suppressed;     // findings of any kind
+    size_t graphs, nodes;  // recorded to their end and so checked; distinct snapshots, child graphs with their nodes
+    bool complete;         // nothing is left that could not be seen; suppressed incompletenesses count as left
+    bool incomplete_shown; // some of it is not suppressed
+    // Distinct nodes that could not be seen. The graph and the reason are given when there is only one.
+    size_t unseen_nodes;
+    const gv_trace *unseen_trace;
+    uint64_t unseen_graph;
+    const char *unseen_reason;
+    gv_incomplete_group *groups;
+    size_t group_count;
+    size_t *order; // indices of incomplete findings, group by group, nodes ascending
+    size_t order_count;
+} gv_overview;
+
+// Fails only when memory is out. Release with gv_overview_free.
+gv_status gv_overview_make(gv_trace *const *traces, size_t trace_count, const gv_findings *findings,
+                           gv_overview *overview, gv_error *error);
+void gv_overview_free(gv_overview *overview);
+
+// The snapshot with this id, or NULL.
+const gv_graph *gv_trace_graph(const gv_trace *trace, uint64_t id);
+
+// The snapshot that a side's node lies in: the finding's, or a child graph's.
+const gv_graph *gv_side_graph(const gv_finding *finding, const gv_side *side);
+
+// Answers which snapshot an exec runs, for operations asked about in ascending order. Zero-initialise, open, close.
+typedef struct gv_exec_cursor {
+    const gv_trace *trace;
+    uint64_t *current; // by exec id
+    size_t count, next;
+} gv_exec_cursor;
+
+gv_status gv_exec_cursor_open(gv_exec_cursor *cursor, const gv_trace *trace, gv_error *error);
+
+// The snapshot that `exec` runs at operation `sequence`, or 0.
+uint64_t gv_exec_cursor_graph(gv_exec_cursor *cursor, uint64_t exec, uint64_t sequence);
+void gv_exec_cursor_close(gv_exec_cursor *cursor);
+
+#endif

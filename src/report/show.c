@@ -1,0 +1,387 @@
+// The tables of `gravel show`. Each table is a list of columns and a function that fills its rows; the same rows come
+// out as JSON (schema "gravel-show", version 1).
+#include "access/range_set.h"
+#include "base/memory.h"
+#include "report/describe.h"
+#include "report/names.h"
+#include "report/overview.h"
+#include "report/report.h"
+#include "report/table.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { SCHEMA_VERSION = 1, NAME_WIDTH = 48, RANGES_SHOWN = 2 };
+
+// What a table's function gets: the trace, the graph asked for (0: all), and where its rows go.
+typedef struct show_context {
+    const gv_trace *trace;
+    uint64_t graph;
+    gv_table table;
+    gv_string text;
+    gv_error *error;
+} show_context;
+
+static bool wanted(const show_context *show, uint64_t graph)
+{
+    return !show->graph || show->graph == graph;
+}
+
+static void put_place(show_context *show, uint64_t stack)
+{
+    gv_place place = gv_stack_place(show->trace, stack);
+    gv_table_place(&show->table, &place);
+}
+
+static void put_scratch(show_context *show)
+{
+    gv_table_text(&show->table, gv_string_text(&show->text));
+    show->table.failed |= show->text.failed;
+    gv_string_clear(&show->text);
+}
+
+static void put_node_name(show_context *show, const gv_graph *graph, uint64_t node)
+{
+    gv_node_name(&show->text, show->trace, graph, node, NAME_WIDTH);
+    put_scratch(show);
+}
+
+// ---- graphs -----------------------------------------------------------------------------------------------------
+
+static const gv_column graph_columns[] = {
+    {"graph", "graph", true},       {"name", "name", false},        {"origin", "origin", false},
+    {"parent", "parent", true},     {"nodes", "nodes", true},       {"edges", "edges", true},
+    {"launches", "launches", true}, {"recorded", "recorded", true}, {"not_seen", "not seen", true},
+    {"place", "made at", false},
+};
+
+// How often each snapshot was launched, how many of these launches were recorded, and for how many of its nodes not
+// everything was seen in any one of them.
+typedef struct graph_counts {
+    size_t launches, recorded, not_seen;
+    uint64_t launch; // the recorded launch that `nodes` counts for
+    size_t nodes;
+} graph_counts;
+
+static gv_status count_launches(show_context *show, graph_counts *counts)
+{
+    const gv_trace *trace = show->trace;
+    gv_exec_cursor cursor;
+    gv_status status = gv_exec_cursor_open(&cursor, trace, show->error);
+    for (size_t i = 0; status == GV_OK && i < trace->operation_count; i++) {
+        const gv_operation *operation = &trace->operations[i];
+        if (operation->kind != GV_OP_GRAPH_LAUNCH)
+            continue;
+        uint64_t graph = gv_exec_cursor_graph(&cursor, operation->object, operation->sequence);
+        if (gv_trace_graph(trace, graph))
+            counts[graph].launches++;
+    }
+    gv_exec_cursor_close(&cursor);
+    for (size_t i = 0; i < trace->armed_count; i++) {
+        if (trace->armed[i].status == GV_ARMED_COMPLETE && gv_trace_graph(trace, trace->armed[i].graph))
+            counts[trace->armed[i].graph].recorded++;
+    }
+    for (size_t i = 0; i < trace->access_count; i++) {
+        const gv_access *access = &trace->accesses[i];
+        if (access->precision != GV_PRECISION_INCOMPLETE || !gv_trace_graph(trace, access->graph))
+            continue;
+        graph_counts *row = &counts[access->graph];
+        if (row->launch != access->launch)
+            row->nodes = 0;
+        row->launch = access->launch;
+        row->nodes++;
+        row->not_seen = row->nodes > row->not_seen ? row->nodes : row->not_seen;
+    }
+    return status;
+}
+
+static gv_status show_graphs(show_context *show)
+{
+    const gv_trace *trace = show->trace;
+    graph_counts *counts = gv_calloc(trace->graph_count, sizeof *counts);
+    if (!counts)
+        return gv_fail(show->error, GV_ERR_MEMORY, "out of memory while the table was made");
+    gv_status status = count_launches(show, counts);
+    for (size_t id = 1; id < trace->graph_count && status == GV_OK; id++) {
+        const gv_graph *graph = gv_trace_graph(trace, id);
+        if (!graph || !wanted(show, id))
+            continue;
+        gv_table_index(&show->table, id);
+        gv_table_text(&show->table, graph->name);
+        gv_table_text(&show->table, gv_graph_origin_name(graph->origin));
+        gv_table_id(&show->table, graph->parent);
+        gv_table_amount(&show->table, graph->node_count);
+        gv_table_amount(&show->table, graph->edge_count);
+        gv_table_amount(&show->table, counts[id].launches);
+        gv_table_amount(&show->table, counts[id].recorded);
+        gv_table_amount(&show->table, counts[id].not_seen);
+        put_place(show, graph->stack);
+    }
+    gv_free(counts);
+    return status;
+}
+
+// ---- nodes ------------------------------------------------------------------------------------------------------
+
+static const gv_column node_columns[] = {
+    {"graph", "graph", true}, {"node", "node", true},       {"kind", "kind", false},         {"name", "name", false},
+    {"symbol", NULL, false},  {"child", NULL, true},        {"stream", "stream", true},      {"order", NULL, true},
+    {"shape", "size", false}, {"disabled", "state", false}, {"place", "launched at", false},
+};
+
+// Grid and block of a kernel, bytes of a copy or set: what tells two nodes of one name apart.
+static void add_shape(gv_string *out, const gv_node *node)
+{
+    const uint64_t *n = node->shape.items;
+    if (node->kind == GV_NODE_KERNEL && node->shape.count >= 6)
+        gv_string_add(out, "%" PRIu64 "x%" PRIu64 "x%" PRIu64 " blocks of %" PRIu64 "x%" PRIu64 "x%" PRIu64, n[0], n[1],
+                      n[2], n[3], n[4], n[5]);
+    n = node->detail.items;
+    if (node->kind == GV_NODE_MEMCPY && node->detail.count >= 5)
+        gv_string_add(out, n[3] > 1 || n[4] > 1 ? "%s x %s x %s" : "%s", gv_count(n[2], "byte", "bytes"),
+                      gv_number(n[3]), gv_number(n[4]));
+    else if (node->kind == GV_NODE_MEMSET && node->detail.count >= 5)
+        gv_string_add(out, n[4] > 1 ? "%s x %s" : "%s", gv_count(n[2] * n[3], "byte", "bytes"), gv_number(n[4]));
+}
+
+static gv_status show_nodes(show_context *show)
+{
+    const gv_trace *trace = show->trace;
+    for (size_t id = 1; id < trace->graph_count; id++) {
+        const gv_graph *graph = gv_trace_graph(trace, id);
+        for (size_t i = 0; graph && wanted(show, id) && i < graph->node_count; i++) {
+            const gv_node *node = &graph->nodes[i];
+            bool kernel = node->kind == GV_NODE_KERNEL && node->function < trace->function_count;
+            gv_table_index(&show->table, id);
+            gv_table_index(&show->table, i);
+            gv_table_text(&show->table, gv_node_kind_name(node->kind));
+            put_node_name(show, graph, i);
+            gv_table_text(&show->table, kernel ? trace->functions[node->function].name : NULL);
+            gv_table_id(&show->table, node->child);
+            gv_table_id(&show->table, node->stream);
+            gv_table_id(&show->table, node->order);
+            add_shape(&show->text, node);
+            put_scratch(show);
+            gv_table_bool(&show->table, node->flags & GV_NODE_DISABLED, "disabled");
+            put_place(show, node->stack);
+        }
+    }
+    return GV_OK;
+}
+
+// ---- edges ------------------------------------------------------------------------------------------------------
+
+static const gv_column edge_columns[] = {
+    {"graph", "graph", true}, {"from", "from", true},     {"from_name", "name", false},
+    {"to", "to", true},       {"to_name", "name", false}, {"kind", "kind", false},
+};
+
+static gv_status show_edges(show_context *show)
+{
+    const gv_trace *trace = show->trace;
+    for (size_t id = 1; id < trace->graph_count; id++) {
+        const gv_graph *graph = gv_trace_graph(trace, id);
+        for (size_t i = 0; graph && wanted(show, id) && i < graph->edge_count; i++) {
+            const gv_edge *edge = &graph->edges[i];
+            gv_table_index(&show->table, id);
+            gv_table_index(&show->table, edge->from);
+            put_node_name(show, graph, edge->from);
+            gv_table_index(&show->table, edge->to);
+            put_node_name(show, graph, edge->to);
+            gv_table_text(&show->table, edge->from_port == 2   ? "launch order"
+                                        : edge->from_port == 1 ? "programmatic"
+                                                               : "ordinary");
+        }
+    }
+    return GV_OK;
+}
+
+// ---- access -----------------------------------------------------------------------------------------------------
+
+static const gv_column access_columns[] = {
+    {"launch", "launch", true},      {"graph", "graph", true},           {"node", "node", true},
+    {"name", "name", false},         {"access", "access", false},        {"bytes", "bytes", true},
+    {"range_count", "ranges", true}, {"precision", "precision", false},  {"source", NULL, false},
+    {"ranges", "where", false},      {"reason", "why not exact", false},
+};
+
+static gv_status show_access_row(show_context *show, const gv_access *access, const char *what, gv_bytes encoded)
+{
+    gv_range_set set = {0};
+    gv_status status = gv_range_set_decode(&set, encoded, show->error);
+    if (status != GV_OK)
+        return status;
+    gv_table_index(&show->table, access->launch);
+    gv_table_index(&show->table, access->graph);
+    gv_table_index(&show->table, access->node);
+    put_node_name(show, gv_trace_graph(show->trace, access->graph), access->node);
+    gv_table_text(&show->table, what);
+    gv_table_amount(&show->table, gv_range_set_bytes(&set));
+    gv_table_amount(&show->table, set.count);
+    gv_table_text(&show->table, gv_access_precision_name(access->precision));
+    gv_table_text(&show->table, gv_access_source_name(access->source));
+    gv_table_ranges(&show->table, set.ranges, set.count, RANGES_SHOWN);
+    gv_table_text(&show->table, access->reason);
+    gv_range_set_free(&set);
+    return GV_OK;
+}
+
+static gv_status show_access(show_context *show)
+{
+    gv_status status = GV_OK;
+    for (size_t i = 0; i < show->trace->access_count && status == GV_OK; i++) {
+        const gv_access *access = &show->trace->accesses[i];
+        if (!wanted(show, access->graph))
+            continue;
+        const struct {
+            const char *name;
+            gv_bytes encoded;
+        } kinds[] = {{"reads", access->reads}, {"writes", access->writes}, {"atomics", access->atomics}};
+        bool any = false;
+        for (size_t kind = 0; kind < 3 && status == GV_OK; kind++) {
+            if (kinds[kind].encoded.length) {
+                status = show_access_row(show, access, kinds[kind].name, kinds[kind].encoded);
+                any = true;
+            }
+        }
+        // A node that touched nothing, or nothing that was seen, has its row too.
+        if (!any && status == GV_OK)
+            status = show_access_row(show, access, "nothing", (gv_bytes){0});
+    }
+    return status;
+}
+
+// ---- allocations ------------------------------------------------------------------------------------------------
+
+static const gv_column allocation_columns[] = {
+    {"allocation", "allocation", true},
+    {"address", "address", true},
+    {"size", "bytes", true},
+    {"kind", "kind", false},
+    {"born", "made by", true},
+    {"died", "freed by", true},
+    {"name", "name", false},
+    {"place", "allocated at", false},
+};
+
+static gv_status show_allocations(show_context *show)
+{
+    for (size_t id = 1; id < show->trace->allocation_count; id++) {
+        const gv_allocation *allocation = &show->trace->allocations[id];
+        if (!allocation->address && !allocation->size)
+            continue;
+        gv_table_index(&show->table, id);
+        gv_table_address(&show->table, allocation->address);
+        gv_table_amount(&show->table, allocation->size);
+        gv_table_text(&show->table, gv_allocation_kind_name(allocation->kind));
+        gv_table_id(&show->table, allocation->born);
+        gv_table_id(&show->table, allocation->died == UINT64_MAX ? 0 : allocation->died);
+        gv_table_text(&show->table, allocation->name);
+        put_place(show, allocation->stack);
+    }
+    return GV_OK;
+}
+
+// ---- launches ---------------------------------------------------------------------------------------------------
+
+static const gv_column launch_columns[] = {
+    {"launch", "launch", true}, {"exec", "exec", true},          {"graph", "graph", true},
+    {"stream", "stream", true}, {"thread", "thread", true},      {"recorded", "recorded", false},
+    {"reason", "why", false},   {"place", "launched at", false},
+};
+
+static gv_status show_launches(show_context *show)
+{
+    const gv_trace *trace = show->trace;
+    gv_exec_cursor cursor;
+    gv_status status = gv_exec_cursor_open(&cursor, trace, show->error);
+    // Launches and what was recorded of them stand in the same order, so that one pass over both finds the partners.
+    size_t next_armed = 0;
+    for (size_t i = 0; status == GV_OK && i < trace->operation_count; i++) {
+        const gv_operation *operation = &trace->operations[i];
+        if (operation->kind != GV_OP_GRAPH_LAUNCH)
+            continue;
+        uint64_t graph = gv_exec_cursor_graph(&cursor, operation->object, operation->sequence);
+        while (next_armed < trace->armed_count && trace->armed[next_armed].launch < operation->sequence)
+            next_armed++;
+        const gv_armed *armed =
+            next_armed < trace->armed_count && trace->armed[next_armed].launch == operation->sequence
+                ? &trace->armed[next_armed]
+                : NULL;
+        if (!wanted(show, graph))
+            continue;
+        gv_table_index(&show->table, operation->sequence);
+        gv_table_id(&show->table, operation->object);
+        gv_table_id(&show->table, graph);
+        gv_table_id(&show->table, operation->stream);
+        gv_table_id(&show->table, operation->thread);
+        gv_table_text(&show->table, armed ? gv_armed_status_name(armed->status) : "no");
+        gv_table_text(&show->table, armed ? armed->reason : NULL);
+        put_place(show, operation->stack);
+    }
+    gv_exec_cursor_close(&cursor);
+    return status;
+}
+
+// ---- The list of tables -----------------------------------------------------------------------------------------
+
+#define COLUMNS(array) array, sizeof(array) / sizeof *(array)
+
+static const struct {
+    const char *name;
+    const gv_column *columns;
+    size_t column_count;
+    gv_status (*fill)(show_context *show);
+    const char *nothing;
+} tables[] = {
+    {"graphs", COLUMNS(graph_columns), show_graphs, "No graph was captured or built."},
+    {"nodes", COLUMNS(node_columns), show_nodes, "There are no nodes."},
+    {"edges", COLUMNS(edge_columns), show_edges, "There are no edges."},
+    {"access", COLUMNS(access_columns), show_access, "No launch was recorded with its accesses."},
+    {"allocations", COLUMNS(allocation_columns), show_allocations, "No allocation was recorded."},
+    {"launches", COLUMNS(launch_columns), show_launches, "No graph was launched."},
+};
+
+gv_status gv_report_show(FILE *out, const gv_trace *trace, const char *table, uint64_t graph_filter, bool json,
+                         gv_error *error)
+{
+    size_t chosen = 0;
+    while (chosen < sizeof tables / sizeof *tables && strcmp(tables[chosen].name, table) != 0)
+        chosen++;
+    if (chosen == sizeof tables / sizeof *tables)
+        return gv_fail(error, GV_ERR_USAGE,
+                       "there is no table \"%s\"; there are graphs, nodes, edges, access, allocations and launches",
+                       table);
+    if (graph_filter && tables[chosen].columns == allocation_columns)
+        return gv_fail(error, GV_ERR_USAGE, "allocations belong to no graph: leave out --graph");
+    if (graph_filter && !gv_trace_graph(trace, graph_filter))
+        return gv_fail(error, GV_ERR_MISSING,
+                       "there is no graph #%" PRIu64 " in %s; `gravel show %s graphs` lists them", graph_filter,
+                       trace->path, trace->path);
+
+    gv_json writer = {.out = out};
+    show_context show = {.trace = trace, .graph = graph_filter, .error = error};
+    if (json) {
+        gv_json_open(&writer, NULL, '{');
+        gv_json_text(&writer, "schema", "gravel-show");
+        gv_json_number(&writer, "version", SCHEMA_VERSION);
+        gv_json_text(&writer, "trace", trace->path);
+        gv_json_text(&writer, "truncation", trace->truncation);
+        gv_json_text(&writer, "table", table);
+        gv_json_open(&writer, "rows", '[');
+    }
+    gv_table_open(&show.table, tables[chosen].columns, tables[chosen].column_count, json ? &writer : NULL);
+    gv_status status = tables[chosen].fill(&show);
+    gv_string_free(&show.text);
+    // The table is closed on every path, since it owns its cells; its own failure counts only when there is no other.
+    gv_status closed = gv_table_close(&show.table, out, tables[chosen].nothing, status == GV_OK ? error : NULL);
+    if (status == GV_OK)
+        status = closed;
+    if (json) {
+        gv_json_close(&writer);
+        gv_json_close(&writer);
+    }
+    if (status == GV_OK && (fflush(out) != 0 || ferror(out)))
+        status = gv_fail(error, GV_ERR_IO, "the table could not be written: %m");
+    return status;
+}
