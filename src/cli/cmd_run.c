@@ -1,0 +1,368 @@
+// gravel run: runs a program with the recorder in it, then adds source lines to what was recorded.
+#include "base/memory.h"
+#include "cli/cli.h"
+#include "cli/install.h"
+#include "cli/launch.h"
+#include "cli/outputs.h"
+#include "cli/symbolise.h"
+#include "detect/detect.h"
+#include "report/format.h"
+#include "report/report.h"
+#include "trace/reader.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OPTION_SOFT = 256, OPTION_ARM, OPTION_GRAPH, OPTION_EXITCODE, OPTION_NO_STACKS };
+
+static const gv_option options[] = {
+    {'o', "output", "FILE",
+     "Where the trace goes. %p in FILE becomes the process id. Without %p the first process that uses CUDA writes FILE "
+     "and "
+     "each further one FILE.PID.gravel. The default is gravel.%p.gravel."},
+    {OPTION_SOFT, "soft", NULL, "Use gravel's software driver in place of the GPU's."},
+    {OPTION_ARM, "arm", "WHEN",
+     "Which launches of each graph to record access by access: first (the default), N (the N-th), every=K, all, or "
+     "none."},
+    {OPTION_GRAPH, "graph", "NAME", "Record only graphs with this number, or with a kernel whose name contains NAME."},
+    {OPTION_EXITCODE, "error-exitcode", "N",
+     "Check what was recorded at the end, print the report to standard error, and exit with N if there is a race."},
+    {OPTION_NO_STACKS, "no-stacks", NULL, "Do not record call stacks: cheaper, but reports name no source lines."},
+    {'v', "verbose", NULL, "Let the recorder say what it does."},
+};
+
+typedef struct run_options {
+    const char *output, *arm, *graph;
+    bool soft, stacks, verbose;
+    uint64_t error_exitcode; // 0: not given
+    gv_install install;
+    gv_outputs outputs;
+    char **program;
+} run_options;
+
+// ---- Before the run -----------------------------------------------------------------------------------------------
+
+static bool valid_arm(const char *text)
+{
+    static const char *const words[] = {"first", "all", "none"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(text, words[i]) == 0)
+            return true;
+    }
+    const char *number = strncmp(text, "every=", 6) == 0 ? text + 6 : text;
+    size_t length = strspn(number, "0123456789");
+    return length && length < 19 && !number[length] && strtoull(number, NULL, 10) > 0;
+}
+
+// Returns -1 to go on, else the exit code.
+static int parse(run_options *run, gv_parser *parser)
+{
+    for (int id; (id = gv_parse_next(parser)) != GV_PARSE_END;) {
+        switch (id) {
+        case GV_PARSE_HELP: return GV_EXIT_NONE;
+        case GV_PARSE_BAD: return GV_EXIT_USAGE;
+        case 'o': run->output = parser->argument; break;
+        case OPTION_SOFT: run->soft = true; break;
+        case OPTION_ARM:
+            if (!valid_arm(parser->argument))
+                return gv_usage(parser->command, "--arm takes first, a number from 1, every=K, all or none, not \"%s\"",
+                                parser->argument);
+            run->arm = parser->argument;
+            break;
+        case OPTION_GRAPH: run->graph = parser->argument; break;
+        case OPTION_EXITCODE:
+            if (!gv_parse_number(parser, "--error-exitcode", 1, 255, &run->error_exitcode))
+                return GV_EXIT_USAGE;
+            break;
+        case OPTION_NO_STACKS: run->stacks = false; break;
+        case 'v': run->verbose = true; break;
+        default: break;
+        }
+    }
+    if (parser->first_operand >= parser->argc)
+        return gv_usage(parser->command, "name the program to run, after --");
+    run->program = parser->argv + parser->first_operand;
+    return -1;
+}
+
+static int find_libraries(run_options *run)
+{
+    gv_install_find(&run->install);
+    const char *missing = !run->install.record[0]                  ? "libgravel-record.so"
+                          : !run->install.audit[0]                 ? "libgravel-audit.so"
+                          : run->soft && !run->install.soft_dir[0] ? "soft/libcuda.so.1"
+                                                                   : NULL;
+    if (!missing)
+        return -1;
+    gv_say(
+        "%s was not found (looked in: %s). Build or install gravel as a whole, or set GRAVEL_LIBDIR to the folder that "
+        "has it.",
+        missing, run->install.tried);
+    return GV_EXIT_OWN;
+}
+
+// Puts `value` in front of a list that programs and the dynamic linker split at colons.
+static void prepend(const char *name, const char *value)
+{
+    const char *before = getenv(name);
+    if (!before || !*before) {
+        setenv(name, value, 1);
+        return;
+    }
+    size_t length = strlen(value);
+    if (strncmp(before, value, length) == 0 && (before[length] == ':' || !before[length]))
+        return; // a gravel run inside a gravel run
+    gv_string joined = {0};
+    gv_string_add(&joined, "%s:%s", value, before);
+    if (!joined.failed)
+        setenv(name, gv_string_text(&joined), 1);
+    gv_string_free(&joined);
+}
+
+// In the child, before the program. What the recorder reads is described in gravel-run(1), under ENVIRONMENT.
+static void prepare(void *user)
+{
+    const run_options *run = user;
+    prepend("LD_AUDIT", run->install.audit);
+    prepend("LD_PRELOAD", run->install.record);
+    if (run->soft)
+        prepend("LD_LIBRARY_PATH", run->install.soft_dir);
+    else
+        setenv("CUDA_INJECTION64_PATH", run->install.record, 0);
+    setenv("GRAVEL_TRACE", run->outputs.pattern, 1);
+    setenv("GRAVEL_ARM", run->arm, 1);
+    setenv("GRAVEL_GRAPH", run->graph ? run->graph : "", 1);
+    setenv("GRAVEL_STACKS", run->stacks ? "1" : "0", 1);
+    setenv("GRAVEL_VERBOSE", run->verbose ? "1" : "0", 1);
+}
+
+static void tell_injection(const run_options *run)
+{
+    const char *set = getenv("CUDA_INJECTION64_PATH");
+    if (!run->soft && set && *set && strcmp(set, run->install.record) != 0)
+        gv_say("CUDA_INJECTION64_PATH is set to %s and was left so: that tool is loaded, and gravel cannot see what "
+               "kernels "
+               "access. Unset it to record them.",
+               set);
+}
+
+// ---- After the run ------------------------------------------------------------------------------------------------
+
+static int not_started(const run_options *run, const gv_launch_result *result)
+{
+    const char *program = run->program[0];
+    if (result->fork_errno) {
+        gv_say("no process could be started: %s", strerror(result->fork_errno));
+        return GV_EXIT_OWN;
+    }
+    if (result->exec_errno == ENOENT || result->exec_errno == ENOTDIR) {
+        gv_say(strchr(program, '/') ? "%s: there is no such program, or the interpreter its first line names is missing"
+                                    : "%s: no such program in PATH; name a file with its folder (./%s)",
+               program, program);
+        return GV_EXIT_NOT_FOUND;
+    }
+    gv_say("%s: cannot be executed: %s%s", program, strerror(result->exec_errno),
+           result->exec_errno == EACCES ? "; is it a program, and executable for you (chmod +x)?" : "");
+    return GV_EXIT_NOT_EXECUTABLE;
+}
+
+// The process that wrote the trace, or 0.
+static pid_t writer_of(const char *path)
+{
+    gv_reader *reader = NULL;
+    gv_record record;
+    bool more = true;
+    pid_t pid = 0;
+    if (gv_reader_open(path, &reader, NULL) != GV_OK)
+        return 0;
+    if (gv_reader_next(reader, &record, &more, NULL) == GV_OK && more && record.type == GV_RECORD_process)
+        pid = (pid_t)record.process.pid;
+    gv_reader_close(reader);
+    return pid;
+}
+
+// Is the process there and more than a corpse that nobody has collected?
+static bool still_runs(pid_t pid)
+{
+    char path[64], line[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = pid > 0 ? fopen(path, "re") : NULL;
+    if (!file)
+        return false;
+    bool runs = false;
+    if (fgets(line, sizeof line, file)) {
+        // "812 (name) S ...": the name may hold anything, the last parenthesis ends it.
+        const char *state = strrchr(line, ')');
+        runs = state && state[1] == ' ' && state[2] != 'Z' && state[2] != 'X';
+    }
+    fclose(file);
+    return runs;
+}
+
+static void add_lines(const run_options *run, const gv_output *output)
+{
+    pid_t writer = writer_of(output->path);
+    if (still_runs(writer)) {
+        gv_say(
+            "%s: process %d still writes to it, so lines of compiled code were not added; the report names addresses "
+            "instead",
+            output->shown, (int)writer);
+        return;
+    }
+    gv_symbolise_result result;
+    gv_error error = {0};
+    if (gv_symbolise(output->path, &result, &error) != GV_OK)
+        gv_say("%s", error.text);
+    else if (run->verbose)
+        gv_say("%s: of %s, %s have a function and %s a line; %s changed since, %s gone", output->shown,
+               gv_count(result.frames, "frame of compiled code", "frames of compiled code"),
+               gv_number(result.functions), gv_number(result.lines),
+               gv_count(result.changed, "binary was", "binaries were"), gv_count(result.unreadable, "is", "are"));
+}
+
+typedef struct totals {
+    size_t graphs, recorded, refused;
+} totals;
+
+static void count_trace(const gv_trace *trace, totals *sum)
+{
+    for (size_t i = 1; i < trace->graph_count; i++)
+        sum->graphs += trace->graphs[i].id && trace->graphs[i].origin != GV_GRAPH_CHILD &&
+                       trace->graphs[i].origin != GV_GRAPH_BODY;
+    for (size_t i = 0; i < trace->armed_count; i++) {
+        sum->recorded += trace->armed[i].status == GV_ARMED_COMPLETE;
+        sum->refused += trace->armed[i].status != GV_ARMED_COMPLETE;
+    }
+}
+
+static void tell_traces(const run_options *run, const totals *sum)
+{
+    enum { NAMED = 4 };
+    const gv_outputs *outputs = &run->outputs;
+    gv_string names = {0};
+    for (size_t i = 0; i < outputs->count && i < NAMED; i++)
+        gv_string_add(&names, "%s%s", i ? " " : "", outputs->items[i].shown);
+    if (outputs->count > NAMED)
+        gv_string_add(&names, " and %s more", gv_number(outputs->count - NAMED));
+    gv_string text = {0};
+    gv_string_add(&text, "%s: %s, %s recorded", gv_string_text(&names), gv_count(sum->graphs, "graph", "graphs"),
+                  gv_count(sum->recorded, "launch", "launches"));
+    if (sum->refused)
+        gv_string_add(&text, ", %s that could not be", gv_number(sum->refused));
+    if (sum->graphs && !sum->recorded && !sum->refused && strcmp(run->arm, "none") != 0)
+        gv_string_add(&text, " (no graph was launched as often as --arm %s asks%s)", run->arm,
+                      run->graph ? ", or --graph names none" : "");
+    gv_say("%s", gv_string_text(&text));
+    if (!run->error_exitcode) {
+        gv_string_clear(&text);
+        for (size_t i = 0; i < outputs->count && i < NAMED; i++)
+            gv_string_add(&text, " %s", outputs->items[i].shown);
+        gv_say("next: gravel check%s%s", gv_string_text(&text), outputs->count > NAMED ? " ..." : "");
+    }
+    gv_string_free(&text);
+    gv_string_free(&names);
+}
+
+// Loads the traces for the closing lines and, with --error-exitcode, checks them. Returns whether there is a race.
+static bool read_back(const run_options *run, totals *sum)
+{
+    const gv_outputs *outputs = &run->outputs;
+    gv_trace **traces = gv_calloc(outputs->count, sizeof *traces);
+    gv_findings findings = {0};
+    gv_error error = {0};
+    size_t count = 0;
+    bool found = false;
+    for (size_t i = 0; i < outputs->count && traces; i++) {
+        if (gv_trace_load(outputs->items[i].shown, &traces[count], &error) == GV_OK)
+            count_trace(traces[count++], sum);
+        else
+            gv_say("%s", error.text);
+    }
+    if (run->error_exitcode && count) {
+        gv_status status = GV_OK;
+        for (size_t i = 0; i < count && status == GV_OK; i++)
+            status = gv_detect(traces[i], &findings, &error);
+        if (status == GV_OK)
+            status = gv_report_text(stderr, traces, count, &findings, &(gv_report_options){0}, &error);
+        if (status != GV_OK)
+            gv_say("%s", error.text);
+        found = gv_findings_races(&findings) > 0;
+    }
+    gv_findings_free(&findings);
+    for (size_t i = 0; i < count; i++)
+        gv_trace_free(traces[i]);
+    gv_free(traces);
+    return found;
+}
+
+// Everything after the program has ended. Returns whether a race was found.
+static bool finish(run_options *run)
+{
+    gv_error error = {0};
+    if (gv_outputs_collect(&run->outputs, &error) != GV_OK)
+        gv_say("%s", error.text);
+    if (!run->outputs.count) {
+        gv_say(
+            "no trace was written: the program made no CUDA call that gravel saw. If it does use CUDA, it must be "
+            "dynamically linked, not set-uid, and must leave LD_PRELOAD and LD_AUDIT as they are; `gravel doctor` says "
+            "what else may be missing.");
+        return false;
+    }
+    for (size_t i = 0; i < run->outputs.count; i++)
+        add_lines(run, &run->outputs.items[i]);
+    totals sum = {0};
+    bool found = read_back(run, &sum);
+    tell_traces(run, &sum);
+    return found;
+}
+
+static int run_program(const gv_command *command, int argc, char **argv)
+{
+    static run_options run; // large: paths
+    run = (run_options){.arm = "first", .stacks = true};
+    gv_parser parser = gv_parser_open(command, argc, argv);
+    int code = parse(&run, &parser);
+    if (code < 0)
+        code = find_libraries(&run);
+    if (code >= 0)
+        return code;
+    gv_error error = {0};
+    if (gv_outputs_prepare(&run.outputs, run.output, &error) != GV_OK) {
+        gv_say("%s", error.text);
+        return error.status == GV_ERR_USAGE ? GV_EXIT_USAGE : GV_EXIT_OWN;
+    }
+    tell_injection(&run);
+    gv_launch_result result = gv_launch(run.program, prepare, &run);
+    bool found = false;
+    if (result.fork_errno || result.exec_errno)
+        code = not_started(&run, &result);
+    else
+        found = finish(&run);
+    gv_outputs_free(&run.outputs);
+    if (found)
+        return (int)run.error_exitcode;
+    return code >= 0 ? code : gv_end_alike(&result);
+}
+
+const gv_command gv_command_run = {
+    .name = "run",
+    .summary = "Run a program and record what its CUDA graphs do",
+    .synopsis = "[OPTION...] -- PROGRAM [ARGUMENT...]",
+    .about =
+        "Runs PROGRAM with gravel's recorder in it. The program needs no change. Every graph it makes is recorded with "
+        "its nodes, edges and call stacks; of the launches chosen by --arm also which bytes each node reads and "
+        "writes. Such a launch runs its nodes one after the other and takes longer.",
+    GV_OPTIONS(options),
+    .closing = "Exit code: that of PROGRAM, or N with --error-exitcode; 125 when gravel itself fails, 126\n"
+               "when PROGRAM cannot be executed, 127 when there is none, 2 for wrong usage. A signal that ends\n"
+               "PROGRAM ends gravel too.\n\n"
+               "Example:\n"
+               "  gravel run -o t.gravel -- python serve.py\n",
+    .stops_at_operand = true,
+    .run = run_program,
+};
