@@ -673,9 +673,10 @@ static enum attempt run_armed(gv_exec *exec, CUstream stream, bool per_thread, C
     gv_cuda.cuCtxPushCurrent(run.context);
     enum attempt outcome = NOT_NOW;
     *why = "earlier work in its context did not come to an end";
-    uint64_t start = monotonic_ns();
+    uint64_t start = monotonic_ns(), ready = 0, done = 0, end = 0;
     if (wait_for(run.stream, 5) == CUDA_SUCCESS && context_becomes_idle(run.context, 5)) {
         if (run.source->open(run.context, run.stream, &error) == GV_OK) {
+            ready = monotonic_ns();
             gv_exec_refresh(exec);
             run.graph = exec->snapshot->id;
             run.launch = write_launch(exec, stream, per_thread, gv_stack());
@@ -684,9 +685,11 @@ static enum attempt run_armed(gv_exec *exec, CUstream stream, bool per_thread, C
                 gv_cuda.cuStreamSynchronize(run.side);
                 gv_cuda.cuStreamDestroy(run.side);
             }
+            done = monotonic_ns();
             run.source->close();
-            write_armed(run.launch, exec, run.reason[0] ? GV_ARMED_FAILED : GV_ARMED_COMPLETE, run.reason,
-                        monotonic_ns() - start, run.failed_node);
+            end = monotonic_ns();
+            write_armed(run.launch, exec, run.reason[0] ? GV_ARMED_FAILED : GV_ARMED_COMPLETE, run.reason, end - start,
+                        run.failed_node);
             *result = run.result;
             outcome = ARMED;
         } else {
@@ -702,9 +705,9 @@ static enum attempt run_armed(gv_exec *exec, CUstream stream, bool per_thread, C
     arming_thread = false;
     open_gate();
     if (outcome == ARMED)
-        gv_verbose("graph #%llu: armed replay of %zu nodes took %.1f ms%s%s", (unsigned long long)run.graph,
-                   exec->snapshot->node_count, (double)(monotonic_ns() - start) / 1e6, run.reason[0] ? ": " : "",
-                   run.reason);
+        gv_verbose("graph #%llu: armed replay of %zu nodes took %.1f ms (%.1f to make ready, %.1f to undo)%s%s",
+                   (unsigned long long)run.graph, exec->snapshot->node_count, (double)(end - start) / 1e6,
+                   (double)(ready - start) / 1e6, (double)(end - done) / 1e6, run.reason[0] ? ": " : "", run.reason);
     return outcome;
 }
 

@@ -103,7 +103,7 @@ bool gv_pages_to_ranges(gv_drained_page *pages, size_t page_count, const uint32_
 // ---- The table on the device ---------------------------------------------------------------------------------
 
 // What one run of the drain can hand over; a node that touched more takes several runs.
-enum { DRAIN_PAGES = 32768, DRAIN_BITMAPS = 12288, SLOT_BYTES = GV_ACCESS_KINDS * GV_PAGE_WORDS * 4 };
+enum { DRAIN_PAGES = 16384, DRAIN_BITMAPS = 3584, SLOT_BYTES = GV_ACCESS_KINDS * GV_PAGE_WORDS * 4 };
 
 struct gv_drain {
     CUmodule module;
@@ -177,14 +177,12 @@ static gv_status lay_out(gv_drain *drain, CUstream stream, gv_error *error)
     return GV_OK;
 }
 
-gv_status gv_drain_create(const void *image, uint64_t touched_bytes, CUstream stream, gv_drain **drain, gv_error *error)
+gv_status gv_drain_create(const void *image, gv_drain **drain, gv_error *error)
 {
     *drain = NULL;
     gv_drain *made = gv_calloc(1, sizeof *made);
     if (!made)
         return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
-    gv_status status = GV_OK;
-    size_t available = 0, total = 0;
     CUresult result = gv_cuda.cuModuleLoadData(&made->module, image);
     if (result == CUDA_SUCCESS)
         result = gv_cuda.cuModuleGetFunction(&made->drain, made->module, "gravel_drain");
@@ -195,20 +193,38 @@ gv_status gv_drain_create(const void *image, uint64_t touched_bytes, CUstream st
                                         CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE);
     if (result == CUDA_SUCCESS)
         result = gv_cuda.cuMemHostGetDevicePointer(&made->host_on_device, made->host, 0);
-    if (result == CUDA_SUCCESS)
-        result = gv_cuda.cuMemGetInfo(&available, &total);
-    if (result != CUDA_SUCCESS)
-        status = gv_fail(error, GV_ERR_IO, "the drain kernels could not be loaded: %s", gv_driver_error(result));
-    if (status == GV_OK) {
-        choose_slots(touched_bytes, available / 2, made->slots);
-        status = lay_out(made, stream, error);
-    }
-    if (status != GV_OK) {
+    if (result != CUDA_SUCCESS) {
         gv_drain_free(made);
-        return status;
+        return gv_fail(error, GV_ERR_IO, "the drain kernels could not be loaded: %s", gv_driver_error(result));
     }
     *drain = made;
     return GV_OK;
+}
+
+gv_status gv_drain_open(gv_drain *drain, uint64_t touched_bytes, CUstream stream, gv_error *error)
+{
+    size_t available = 0, total = 0;
+    CUresult result = gv_cuda.cuMemGetInfo(&available, &total);
+    if (result != CUDA_SUCCESS)
+        return gv_fail(error, GV_ERR_IO, "the driver does not tell how much memory is free: %s",
+                       gv_driver_error(result));
+    choose_slots(touched_bytes, available / 2, drain->slots);
+    gv_status status = lay_out(drain, stream, error);
+    if (status != GV_OK)
+        gv_drain_close(drain);
+    return status;
+}
+
+void gv_drain_close(gv_drain *drain)
+{
+    if (drain->memory)
+        gv_cuda.cuMemFree(drain->memory);
+    drain->memory = 0;
+    gv_free(drain->pages);
+    gv_free(drain->bitmaps);
+    drain->pages = NULL;
+    drain->bitmaps = NULL;
+    drain->page_count = drain->page_capacity = drain->bitmap_words = drain->bitmap_capacity = 0;
 }
 
 CUdeviceptr gv_drain_table(const gv_drain *drain)
@@ -288,13 +304,19 @@ void gv_drain_free(gv_drain *drain)
 {
     if (!drain)
         return;
-    if (drain->memory)
-        gv_cuda.cuMemFree(drain->memory);
+    gv_drain_close(drain);
     if (drain->host)
         gv_cuda.cuMemFreeHost(drain->host);
     if (drain->module)
         gv_cuda.cuModuleUnload(drain->module);
-    gv_free(drain->pages);
-    gv_free(drain->bitmaps);
+    gv_free(drain);
+}
+
+void gv_drain_forget(gv_drain *drain)
+{
+    if (!drain)
+        return;
+    drain->memory = 0;
+    gv_drain_close(drain);
     gv_free(drain);
 }

@@ -10,10 +10,13 @@ bool gv_pages_to_ranges(gv_drained_page *pages, size_t page_count, const uint32_
 
 typedef struct gv_drain gv_drain;
 
-// Loads the drain kernels into the current context and allocates a table fit for nodes that touch up to
-// `touched_bytes`, or less where device memory is short.
-gv_status gv_drain_create(const void *image, uint64_t touched_bytes, CUstream stream, gv_drain **drain,
-                          gv_error *error);
+// Loads the drain kernels into the current context and allocates what they write to: page-locked host memory only, so
+// that it can be kept from one armed replay to the next without taking device memory from the program.
+gv_status gv_drain_create(const void *image, gv_drain **drain, gv_error *error);
+
+// Allocates a table fit for nodes that touch up to `touched_bytes`, or less where device memory is short; and frees it.
+gv_status gv_drain_open(gv_drain *drain, uint64_t touched_bytes, CUstream stream, gv_error *error);
+void gv_drain_close(gv_drain *drain);
 
 // Device address of the table: the user data of a recorded launch.
 CUdeviceptr gv_drain_table(const gv_drain *drain);
@@ -22,5 +25,8 @@ CUdeviceptr gv_drain_table(const gv_drain *drain);
 gv_status gv_drain_run(gv_drain *drain, CUstream stream, gv_node_ranges *ranges, gv_error *error);
 
 void gv_drain_free(gv_drain *drain);
+
+// Frees the host's part alone: the context, and everything in it, is gone.
+void gv_drain_forget(gv_drain *drain);
 
 #endif

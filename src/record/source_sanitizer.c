@@ -185,6 +185,8 @@ static void launch_begins(const Sanitizer_LaunchData *data)
     }
 }
 
+static void context_destroyed(CUcontext context);
+
 static void callback(void *user, Sanitizer_CallbackDomain domain, Sanitizer_CallbackId id, const void *data)
 {
     if (domain == SANITIZER_CB_DOMAIN_LAUNCH && id == SANITIZER_CBID_LAUNCH_BEGIN)
@@ -193,6 +195,8 @@ static void callback(void *user, Sanitizer_CallbackDomain domain, Sanitizer_Call
         module_loaded(data);
     else if (domain == SANITIZER_CB_DOMAIN_RESOURCE && id == SANITIZER_CBID_RESOURCE_MODULE_UNLOAD_STARTING)
         module_unloaded(((const Sanitizer_ResourceModuleData *)data)->module);
+    else if (domain == SANITIZER_CB_DOMAIN_RESOURCE && id == SANITIZER_CBID_RESOURCE_CONTEXT_DESTROY_STARTING)
+        context_destroyed(((const Sanitizer_ResourceContextData *)data)->context);
 }
 
 static void initialize(void)
@@ -222,13 +226,13 @@ static void initialize(void)
         return;                                                                \
     }
     GV_SANITIZER_FUNCTIONS(GV_SANITIZER_FIND)
+    // Single callbacks and not whole domains: each call back into us costs the program time.
+    static const Sanitizer_CallbackId resources[] = {SANITIZER_CBID_RESOURCE_MODULE_LOADED,
+                                                     SANITIZER_CBID_RESOURCE_MODULE_UNLOAD_STARTING,
+                                                     SANITIZER_CBID_RESOURCE_CONTEXT_DESTROY_STARTING};
     SanitizerResult result = api.sanitizerSubscribe(&subscriber, callback, NULL);
-    if (result == SANITIZER_SUCCESS)
-        result = api.sanitizerEnableCallback(1, subscriber, SANITIZER_CB_DOMAIN_RESOURCE,
-                                             SANITIZER_CBID_RESOURCE_MODULE_LOADED);
-    if (result == SANITIZER_SUCCESS)
-        result = api.sanitizerEnableCallback(1, subscriber, SANITIZER_CB_DOMAIN_RESOURCE,
-                                             SANITIZER_CBID_RESOURCE_MODULE_UNLOAD_STARTING);
+    for (size_t i = 0; i < sizeof resources / sizeof *resources && result == SANITIZER_SUCCESS; i++)
+        result = api.sanitizerEnableCallback(1, subscriber, SANITIZER_CB_DOMAIN_RESOURCE, resources[i]);
     if (result != SANITIZER_SUCCESS) {
         snprintf(why_not, sizeof why_not, "the Sanitizer refused to start: %s", result_text(result));
         return;
@@ -273,24 +277,55 @@ static const struct {
     {SANITIZER_INSTRUCTION_BULK_REDUCTION_SHARED_TO_GLOBAL, "gravel_bulk_reduce", true},
 };
 
-// Contexts into which the patches have been loaded; they stay there.
-static CUcontext *prepared;
+// Contexts into which the patches and the drain kernels have been loaded; they stay there until the context goes.
+typedef struct prepared_context {
+    CUcontext context;
+    gv_drain *drain;
+} prepared_context;
+
+static prepared_context *prepared;
 static size_t prepared_count, prepared_capacity;
 
-static gv_status prepare(CUcontext context, gv_error *error)
+static gv_status prepare(CUcontext context, gv_drain **drain, gv_error *error)
 {
-    for (size_t i = 0; i < prepared_count; i++)
-        if (prepared[i] == context)
-            return GV_OK;
-    if (!GV_GROW(prepared, prepared_capacity, prepared_count + 1))
-        return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
+    pthread_mutex_lock(&lock);
+    *drain = NULL;
+    for (size_t i = 0; i < prepared_count && !*drain; i++)
+        if (prepared[i].context == context)
+            *drain = prepared[i].drain;
+    pthread_mutex_unlock(&lock);
+    if (*drain)
+        return GV_OK;
     loading_own = true;
     SanitizerResult result = api.sanitizerAddPatches(gv_patch_image, context);
+    gv_status status = result == SANITIZER_SUCCESS
+                           ? gv_drain_create(gv_drain_image, drain, error)
+                           : gv_fail(error, GV_ERR_IO, "the Sanitizer does not load gravel's patches: %s",
+                                     result_text(result));
     loading_own = false;
-    if (result != SANITIZER_SUCCESS)
-        return gv_fail(error, GV_ERR_IO, "the Sanitizer does not load gravel's patches: %s", result_text(result));
-    prepared[prepared_count++] = context;
-    return GV_OK;
+    if (status != GV_OK)
+        return status;
+    pthread_mutex_lock(&lock);
+    bool kept = GV_GROW(prepared, prepared_capacity, prepared_count + 1);
+    if (kept)
+        prepared[prepared_count++] = (prepared_context){context, *drain};
+    pthread_mutex_unlock(&lock);
+    if (kept)
+        return GV_OK;
+    gv_drain_free(*drain);
+    return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
+}
+
+// A later context may have the same handle, without our code in it.
+static void context_destroyed(CUcontext context)
+{
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < prepared_count; i++)
+        if (prepared[i].context == context) {
+            gv_drain_forget(prepared[i].drain);
+            prepared[i--] = prepared[--prepared_count];
+        }
+    pthread_mutex_unlock(&lock);
 }
 
 static bool patch(module_row *row)
@@ -324,21 +359,21 @@ static void sanitizer_close(void)
     recording = false; // a node that failed never came to sanitizer_after
     api.sanitizerEnableCallback(0, subscriber, SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_BEGIN);
     unpatch_all();
-    gv_drain_free(armed.drain);
+    if (armed.drain)
+        gv_drain_close(armed.drain);
     memset(&armed, 0, sizeof armed);
 }
 
 static gv_status sanitizer_open(CUcontext context, CUstream stream, gv_error *error)
 {
-    gv_status status = prepare(context, error);
-    if (status != GV_OK)
-        return status;
     memset(&armed, 0, sizeof armed);
-    loading_own = true;
-    status = gv_drain_create(gv_drain_image, gv_live_bytes(), stream, &armed.drain, error);
-    loading_own = false;
+    gv_drain *drain = NULL;
+    gv_status status = prepare(context, &drain, error);
+    if (status == GV_OK)
+        status = gv_drain_open(drain, gv_live_bytes(), stream, error);
     if (status != GV_OK)
         return status;
+    armed.drain = drain;
     armed.context = context;
     armed.stream = stream;
     SanitizerResult result =
