@@ -177,7 +177,7 @@ static bool make_room(symbols *state)
 // Gives `text` an id, and writes it to the trace the first time. NULL and failure give 0.
 static uint64_t string_id(symbols *state, gv_writer *writer, const char *text, gv_status *status)
 {
-    if (!text || !*text || *status != GV_OK)
+    if (!text || *status != GV_OK)
         return 0;
     if (!make_room(state)) {
         *status = GV_ERR_MEMORY;
@@ -196,6 +196,19 @@ static uint64_t string_id(symbols *state, gv_writer *writer, const char *text, g
         *status = gv_write_string(writer, &record);
     }
     return state->first_string + *slot - 1;
+}
+
+// The same for a function: elfutils adds a versioned symbol's version to its name, "memcpy@@GLIBC_2.14".
+static uint64_t function_id(symbols *state, gv_writer *writer, const char *name, gv_status *status)
+{
+    if (!name || !strchr(name, '@'))
+        return string_id(state, writer, name, status);
+    char *plain = gv_strndup(name, strcspn(name, "@"));
+    if (!plain && *status == GV_OK)
+        *status = GV_ERR_MEMORY;
+    uint64_t id = string_id(state, writer, plain, status);
+    gv_free(plain);
+    return id;
 }
 
 static const module *module_with(const symbols *state, uint64_t id)
@@ -231,7 +244,7 @@ static gv_status append_module(symbols *state, gv_writer *writer, size_t first, 
         gv_symbol_record record = {
             .module = state->frames[i].module,
             .address = state->frames[i].address,
-            .function = string_id(state, writer, place.function, &status),
+            .function = function_id(state, writer, place.function, &status),
             .file = string_id(state, writer, place.file, &status),
             .line = place.line,
         };

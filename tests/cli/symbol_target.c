@@ -3,7 +3,6 @@
 #include "trace/writer.h"
 
 #include <elf.h>
-#include <execinfo.h>
 #include <fcntl.h>
 #include <link.h>
 #include <stdbool.h>
@@ -12,6 +11,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <unwind.h>
 
 static void *frames[32];
 static int frame_count;
@@ -44,9 +44,16 @@ static int first_object(struct dl_phdr_info *info, size_t size, void *user)
     return 1;
 }
 
+static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *user)
+{
+    frames[frame_count++] = (void *)_Unwind_GetIP(context);
+    return frame_count < 32 ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
+// Not backtrace(3): a sanitizer's run time puts a function of its own in front of that.
 __attribute__((noinline)) static void launch_kernel(void)
 {
-    frame_count = backtrace(frames, 32);
+    _Unwind_Backtrace(take_frame, NULL);
     __asm__ volatile("" ::: "memory");
 }
 
@@ -80,7 +87,8 @@ static int write_trace(const char *path, bool wrong_build)
     executable[length > 0 ? length : 0] = '\0';
     uint64_t host[64];
     size_t used = 0;
-    // Frames above main lie in libc and are left out: the test is about this program's own lines.
+    // The innermost frame is launch_kernel's own. Frames above main lie in libc and are left out: the test is about
+    // this program's own lines.
     for (int i = 1; i < frame_count && i < 3; i++) {
         host[used++] = 1;
         host[used++] = (uint64_t)(uintptr_t)frames[i] - own.bias;
