@@ -2,6 +2,7 @@
 #include "base/memory.h"
 #include "detect/detect.h"
 #include "detect/flatten.h"
+#include "order/exec_index.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -218,50 +219,22 @@ static gv_status inspect_armed(inspection *in, const gv_armed *armed)
 
 // ---- Launches that were not armed -------------------------------------------------------------------------------
 
-static int by_exec_and_operation(const void *left, const void *right)
-{
-    const gv_exec_version *a = *(const gv_exec_version *const *)left, *b = *(const gv_exec_version *const *)right;
-    if (a->exec != b->exec)
-        return a->exec < b->exec ? -1 : 1;
-    if (a->operation != b->operation)
-        return a->operation < b->operation ? -1 : 1;
-    return a < b ? -1 : a > b;
-}
-
-// The snapshot that `exec` runs at operation `sequence`, or 0. `versions` are sorted.
-static uint64_t graph_run(const gv_exec_version *const *versions, size_t count, uint64_t exec, uint64_t sequence)
-{
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const gv_exec_version *v = versions[middle];
-        if (v->exec < exec || (v->exec == exec && v->operation <= sequence))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low && versions[low - 1]->exec == exec ? versions[low - 1]->graph : 0;
-}
-
 // Counts the launches of each snapshot; index 0 counts those of unknown graphs.
 static gv_status count_launches(inspection *in, size_t *launches)
 {
     const gv_trace *trace = in->trace;
-    size_t version_count = trace->exec_version_count;
-    const gv_exec_version **versions = gv_calloc(version_count, sizeof *versions);
-    if (!versions)
-        return out_of_memory(in);
-    for (size_t i = 0; i < version_count; i++)
-        versions[i] = &trace->exec_versions[i];
-    qsort(versions, version_count, sizeof *versions, by_exec_and_operation);
+    gv_exec_index execs;
+    gv_status status = gv_exec_index_build(&execs, trace, in->error);
+    if (status)
+        return status;
     for (size_t i = 0; i < trace->operation_count; i++) {
         const gv_operation *operation = &trace->operations[i];
         if (operation->kind != GV_OP_GRAPH_LAUNCH)
             continue;
-        uint64_t graph = graph_run(versions, version_count, operation->object, operation->sequence);
+        uint64_t graph = gv_exec_index_graph(&execs, operation->object, operation->sequence);
         launches[is_graph(trace, graph) ? graph : 0]++;
     }
-    gv_free(versions);
+    gv_exec_index_free(&execs);
     return GV_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "detect/race_core.h"
 
 #include "base/memory.h"
+#include "order/id_map.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,13 +36,6 @@ typedef struct verdict {
     bool used;
 } verdict;
 
-// Open addressing from a pair of nodes to a number; key 0 is free, so keys are stored plus 1.
-typedef struct pair_map {
-    uint64_t *keys;
-    uint32_t *values;
-    size_t count, size; // size is a power of two, or 0
-} pair_map;
-
 // An active node in the order of chains.
 typedef struct member {
     uint32_t chain, position, node;
@@ -69,8 +63,8 @@ struct gv_race_table {
     size_t link_count, link_capacity;
 
     gv_race_pair_list pairs;
-    pair_map pair_index;
-    pair_map undecided_index;
+    gv_id_map pair_index; // first node << 32 | second node
+    gv_id_map undecided_index;
     gv_race_undecided undecided;
 
     member *members; // scratch
@@ -84,56 +78,6 @@ enum { SMALLEST_CACHE = 1 << 10, LARGEST_CACHE = 1 << 20 };
 static gv_status out_of_memory(gv_error *error)
 {
     return gv_fail(error, GV_ERR_MEMORY, "out of memory for the racing pairs of a graph");
-}
-
-// ---- Pairs of nodes to numbers ----------------------------------------------------------------------------------
-
-static size_t hash_pair(uint64_t key, size_t size)
-{
-    key *= UINT64_C(0x9e3779b97f4a7c15);
-    return (size_t)(key ^ key >> 32) & (size - 1);
-}
-
-// The place of `key` or the free one where it belongs.
-static size_t find_slot(const pair_map *map, uint64_t key)
-{
-    size_t slot = hash_pair(key, map->size);
-    while (map->keys[slot] && map->keys[slot] != key + 1)
-        slot = (slot + 1) & (map->size - 1);
-    return slot;
-}
-
-// Makes room for one more entry.
-static bool pair_map_reserve(pair_map *map)
-{
-    if (map->size && map->count < map->size / 2)
-        return true;
-    pair_map larger = {.size = map->size ? 2 * map->size : 64};
-    larger.keys = gv_calloc(larger.size, sizeof *larger.keys);
-    larger.values = gv_calloc(larger.size, sizeof *larger.values);
-    if (!larger.keys || !larger.values) {
-        gv_free(larger.keys);
-        gv_free(larger.values);
-        return false;
-    }
-    for (size_t i = 0; i < map->size; i++) {
-        if (map->keys[i]) {
-            size_t slot = find_slot(&larger, map->keys[i] - 1);
-            larger.keys[slot] = map->keys[i];
-            larger.values[slot] = map->values[i];
-        }
-    }
-    larger.count = map->count;
-    gv_free(map->keys);
-    gv_free(map->values);
-    *map = larger;
-    return true;
-}
-
-static void pair_map_free(pair_map *map)
-{
-    gv_free(map->keys);
-    gv_free(map->values);
 }
 
 // ---- One pair ---------------------------------------------------------------------------------------------------
@@ -179,29 +123,22 @@ static enum gv_access_precision precision_of(const gv_race_subject *subject, uin
 static gv_status pair_of(gv_race_table *table, uint32_t first, uint32_t second, uint32_t *index, bool *known,
                          gv_error *error)
 {
-    if (!pair_map_reserve(&table->pair_index))
-        return out_of_memory(error);
     uint64_t key = (uint64_t)first << 32 | second;
-    size_t slot = find_slot(&table->pair_index, key);
-    *known = true;
-    if (table->pair_index.keys[slot]) {
-        *index = table->pair_index.values[slot];
+    const uint32_t *seen = gv_id_map_find(&table->pair_index, key);
+    *known = seen || table->pairs.count < GV_RACE_PAIR_LIMIT;
+    if (seen || !*known) {
+        *index = seen ? *seen : 0;
+        table->pairs.limited |= !*known;
         return GV_OK;
     }
-    if (table->pairs.count >= GV_RACE_PAIR_LIMIT) {
-        table->pairs.limited = true;
-        *known = false;
-        return GV_OK;
-    }
-    if (!GV_GROW(table->pairs.items, table->pairs.capacity, table->pairs.count + 1))
+    bool added;
+    *index = (uint32_t)table->pairs.count;
+    if (!GV_GROW(table->pairs.items, table->pairs.capacity, table->pairs.count + 1) ||
+        !gv_id_map_add(&table->pair_index, key, *index, &added))
         return out_of_memory(error);
-    *index = (uint32_t)table->pairs.count++;
-    table->pairs.items[*index] =
+    table->pairs.items[table->pairs.count++] =
         (gv_race_pair){.first = {.node = first, .precision = precision_of(table->subject, first)},
                        .second = {.node = second, .precision = precision_of(table->subject, second)}};
-    table->pair_index.keys[slot] = key + 1;
-    table->pair_index.values[slot] = *index;
-    table->pair_index.count++;
     return GV_OK;
 }
 
@@ -227,16 +164,12 @@ static gv_status add_undecided(gv_race_table *table, const member *a, const memb
 {
     if (table->undecided.pairs >= GV_RACE_UNDECIDED_LIMIT)
         return GV_OK;
-    if (!pair_map_reserve(&table->undecided_index))
-        return out_of_memory(error);
-    bool in_order = made_before(table->subject, a->node, b->node);
+    bool in_order = made_before(table->subject, a->node, b->node), added;
     uint32_t first = in_order ? a->node : b->node, second = in_order ? b->node : a->node;
-    uint64_t key = (uint64_t)first << 32 | second;
-    size_t slot = find_slot(&table->undecided_index, key);
-    if (table->undecided_index.keys[slot])
+    if (!gv_id_map_add(&table->undecided_index, (uint64_t)first << 32 | second, 0, &added))
+        return out_of_memory(error);
+    if (!added)
         return GV_OK;
-    table->undecided_index.keys[slot] = key + 1;
-    table->undecided_index.count++;
     // The example is the first pair by the order of making, so that it does not depend on addresses.
     gv_race_undecided *u = &table->undecided;
     bool earlier = u->pairs == 0 || made_before(table->subject, first, u->first) ||
@@ -597,8 +530,8 @@ void gv_race_table_free(gv_race_table *table)
     gv_free(table->set_slots);
     gv_free(table->links);
     gv_free(table->cache);
-    pair_map_free(&table->pair_index);
-    pair_map_free(&table->undecided_index);
+    gv_id_map_free(&table->pair_index);
+    gv_id_map_free(&table->undecided_index);
     gv_free(table->members);
     gv_free(table->spans);
     gv_free(table);
