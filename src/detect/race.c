@@ -289,8 +289,10 @@ static gv_status report_group(detection *d, gv_race_group *group)
     finding->graph = flat->instances[common].graph;
     finding->launch = shown->armed->launch;
     finding->affected = lead->launches;
-    finding->allocation =
-        gv_trace_allocation_at(d->trace, group->pairs[0].ranges.ranges[0].start, shown->armed->launch);
+    // A trace that was put together by hand has no index of lives.
+    if (d->trace->storage)
+        finding->allocation =
+            gv_trace_allocation_at(d->trace, group->pairs[0].ranges.ranges[0].start, shown->armed->launch);
     for (size_t i = 0; i < group->pair_count; i++) {
         const sighting *seen = find_sighting(d, key_of(&group->pairs[i]));
         const gv_flat_graph *in = &d->snapshots[d->candidates[seen->candidate].snapshot].flat;
