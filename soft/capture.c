@@ -90,6 +90,7 @@ static void capture_close(struct capture *capture)
         link = &(*link)->next;
     *link = capture->next;
     capture->graph->captures--;
+    dependency_set_clear(&capture->orphans);
     gv_free(capture);
 }
 
@@ -110,17 +111,24 @@ CUresult capture_forbid_unsafe(void)
     return forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
-CUresult capture_check_implicit(CUcontext context)
+// Does any blocking stream of the context capture? With `invalidate`, such captures fail.
+static bool blocking_capture(CUcontext context, bool invalidate)
 {
-    bool implicit = false;
+    bool found = false;
     for (size_t i = 0; i < context->stream_count; i++) {
         CUstream stream = context->streams[i];
-        if (stream->capture && !(stream->flags & CU_STREAM_NON_BLOCKING)) {
+        if (!stream->capture || stream->flags & CU_STREAM_NON_BLOCKING)
+            continue;
+        found = true;
+        if (invalidate)
             capture_invalidate(stream->capture);
-            implicit = true;
-        }
     }
-    return implicit ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+    return found;
+}
+
+CUresult capture_check_implicit(CUcontext context)
+{
+    return blocking_capture(context, true) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
 void capture_stream_gone(CUstream stream)
@@ -135,15 +143,16 @@ void capture_stream_gone(CUstream stream)
             graph_delete(graph);
         return;
     }
-    capture_invalidate(capture);
+    // Its work has to be joined all the same.
+    if (!set_union(&capture->orphans, &stream->dependencies))
+        capture_invalidate(capture);
     leave(stream, capture);
 }
 
-static void forget_node(struct object *object, void *user)
+static void forget_in(struct dependency_set *set, CUgraphNode node)
 {
-    struct dependency_set *set = &((CUstream)object)->dependencies;
     for (size_t i = 0; i < set->count; i++) {
-        if (set->nodes[i] != user)
+        if (set->nodes[i] != node)
             continue;
         memmove(&set->nodes[i], &set->nodes[i + 1], (set->count - i - 1) * sizeof *set->nodes);
         memmove(&set->edges[i], &set->edges[i + 1], (set->count - i - 1) * sizeof *set->edges);
@@ -152,10 +161,18 @@ static void forget_node(struct object *object, void *user)
     }
 }
 
+static void forget_node(struct object *object, void *user)
+{
+    forget_in(&((CUstream)object)->dependencies, user);
+}
+
 void capture_node_gone(CUgraphNode node)
 {
-    if (node->graph->captures)
-        object_each(OBJECT_STREAM, forget_node, node);
+    if (!node->graph->captures)
+        return;
+    object_each(OBJECT_STREAM, forget_node, node);
+    for (struct capture *capture = captures; capture; capture = capture->next)
+        forget_in(&capture->orphans, node);
 }
 
 // ---- Recording ----
@@ -234,12 +251,10 @@ CUresult capture_wait_event(CUstream stream, struct captured_event *event)
     if (stream->capture && stream->capture->invalidated)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (!source) {
-        // A wait for work outside: from a capture it would reach out of the graph, and from outside the nodes of an
-        // ended capture are nothing to wait for.
-        if (!stream->capture)
-            return CUDA_ERROR_INVALID_VALUE;
-        capture_invalidate(stream->capture);
-        return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+        // The nodes of an ended capture are nothing to wait for; work outside is, but not from within a capture.
+        if (stream->capture)
+            capture_invalidate(stream->capture);
+        return event->capture ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     }
     if (source->invalidated)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -380,15 +395,19 @@ struct join_check {
     bool unjoined;
 };
 
+static void check_set(struct join_check *check, const struct dependency_set *set)
+{
+    for (size_t i = 0; i < set->count; i++)
+        if (!check->reached[set->nodes[i]->index])
+            check->unjoined = true;
+}
+
 static void check_joined(struct object *object, void *user)
 {
     struct join_check *check = user;
     CUstream stream = (CUstream)object;
-    if (stream->capture != check->capture)
-        return;
-    for (size_t i = 0; i < stream->dependencies.count; i++)
-        if (!check->reached[stream->dependencies.nodes[i]->index])
-            check->unjoined = true;
+    if (stream->capture == check->capture)
+        check_set(check, &stream->dependencies);
 }
 
 // A forked stream is joined when all that its next node would depend on is before the end of the origin stream.
@@ -402,6 +421,7 @@ static CUresult check_all_joined(struct capture *capture)
         mark_reached(graph, &capture->origin->dependencies, reached, pending);
         struct join_check check = {capture, reached, false};
         object_each(OBJECT_STREAM, check_joined, &check);
+        check_set(&check, &capture->orphans);
         result = check.unjoined ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED : CUDA_SUCCESS;
     }
     gv_free(reached);
@@ -424,9 +444,10 @@ static CUresult end_capture(CUstream handle, CUgraph *graph)
         capture_invalidate(capture);
         return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
     }
+    // Each of these ends the capture, but gives no graph.
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != driver_thread())
-        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    if (!graph)
+        result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    else if (!graph)
         result = CUDA_ERROR_INVALID_VALUE;
     else if (capture->invalidated)
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -464,11 +485,9 @@ static CUresult capture_info(CUstream handle, CUstreamCaptureStatus *status, cuu
     if (!status)
         return CUDA_ERROR_INVALID_VALUE;
     struct capture *capture = stream->capture;
-    if (!capture && stream == stream->context->legacy) {
-        result = capture_check_implicit(stream->context);
-        if (result != CUDA_SUCCESS)
-            return result;
-    }
+    // Asking harms no capture.
+    if (stream == stream->context->legacy && blocking_capture(stream->context, false))
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     *status = !capture               ? CU_STREAM_CAPTURE_STATUS_NONE
               : capture->invalidated ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                      : CU_STREAM_CAPTURE_STATUS_ACTIVE;

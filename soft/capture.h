@@ -21,6 +21,7 @@ struct capture {
     uint64_t thread;
     CUstream origin;
     bool invalidated;
+    struct dependency_set orphans; // what streams that were destroyed left to be joined
 };
 
 // What an event that was recorded in a capturing stream stands for.

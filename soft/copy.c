@@ -163,8 +163,6 @@ static CUresult enqueue_copy(const CUDA_MEMCPY3D *parameters, CUstream handle, b
         result = stream->capture ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         result = stream_check(stream);
-    if (result == CUDA_SUCCESS && synchronous)
-        result = capture_forbid_unsafe();
     if (result == CUDA_SUCCESS)
         result = copy_check(parameters);
     if (result != CUDA_SUCCESS || copies_nothing(parameters))
@@ -195,15 +193,9 @@ static CUresult enqueue_copy(const CUDA_MEMCPY3D *parameters, CUstream handle, b
 
 static CUDA_MEMCPY3D linear(CUmemorytype to_type, uint64_t to, CUmemorytype from_type, uint64_t from, size_t size)
 {
-    CUDA_MEMCPY3D copy = {.srcMemoryType = from_type,
-                          .srcPitch = size,
-                          .srcHeight = 1,
-                          .dstMemoryType = to_type,
-                          .dstPitch = size,
-                          .dstHeight = 1,
-                          .WidthInBytes = size,
-                          .Height = 1,
-                          .Depth = 1};
+    // Pitch and height are 0, as the driver has them in the node that becomes of a linear copy.
+    CUDA_MEMCPY3D copy = {
+        .srcMemoryType = from_type, .dstMemoryType = to_type, .WidthInBytes = size, .Height = 1, .Depth = 1};
     if (from_type == CU_MEMORYTYPE_HOST)
         copy.srcHost = (const void *)(uintptr_t)from;
     else
@@ -370,8 +362,6 @@ static CUresult enqueue_set(uint64_t address, size_t pitch, unsigned value, unsi
         result = stream->capture ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         result = stream_check(stream);
-    if (result == CUDA_SUCCESS && synchronous)
-        result = capture_forbid_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
     CUDA_MEMSET_NODE_PARAMS set = {address, pitch, value, element, width, height};

@@ -166,11 +166,12 @@ static CUresult event_askable(CUevent event)
 {
     if (!object_is(event, OBJECT_EVENT))
         return CUDA_ERROR_INVALID_HANDLE;
-    if (event->captured.capture) {
-        captured_event_invalidate(&event->captured);
-        return CUDA_ERROR_CAPTURED_EVENT;
-    }
-    return CUDA_SUCCESS;
+    if (!event->captured.capture)
+        return CUDA_SUCCESS;
+    if (!captured_event_active(&event->captured))
+        return CUDA_ERROR_INVALID_VALUE;
+    captured_event_invalidate(&event->captured);
+    return CUDA_ERROR_CAPTURED_EVENT;
 }
 
 static CUresult event_query(CUevent event)

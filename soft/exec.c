@@ -159,6 +159,9 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, cuuint64_t flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
         return CUDA_ERROR_NOT_SUPPORTED;
+    result = capture_forbid_unsafe();
+    if (result != CUDA_SUCCESS)
+        return result;
     CUgraphExec made = gv_calloc(1, sizeof *made);
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;

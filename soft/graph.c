@@ -53,9 +53,12 @@ bool edge_data_valid(const CUgraphEdgeData *data, CUgraphNodeType from)
             return false;
     if (edge_data_is_default(data))
         return true;
-    return from == CU_GRAPH_NODE_TYPE_KERNEL && !data->to_port && data->type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC &&
-           (data->from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC ||
-            data->from_port == CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER);
+    if (from != CU_GRAPH_NODE_TYPE_KERNEL || data->to_port || data->type > CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+        return false;
+    // The driver takes the launch-order port with either type.
+    return data->from_port == CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER ||
+           (data->from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC &&
+            data->type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC);
 }
 
 static struct edge_end *edge_find(struct edge_list *list, CUgraphNode node)
@@ -346,6 +349,8 @@ static void listing_add(struct listing *listing, CUgraphNode first, CUgraphNode 
 static CUresult listing_finish(struct listing *listing, size_t *count)
 {
     size_t filled = listing->count;
+    if (listing->lossy)
+        return CUDA_ERROR_LOSSY_QUERY;
     if (listing->first || listing->second) {
         for (size_t i = listing->count; i < listing->capacity; i++) {
             if (listing->first)
@@ -357,14 +362,15 @@ static CUresult listing_finish(struct listing *listing, size_t *count)
             filled = listing->capacity;
     }
     *count = filled;
-    return listing->lossy ? CUDA_ERROR_LOSSY_QUERY : CUDA_SUCCESS;
+    return CUDA_SUCCESS;
 }
 
 static CUresult get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count, bool roots)
 {
     if (!object_is(graph, OBJECT_GRAPH))
         return CUDA_ERROR_INVALID_HANDLE;
-    if (!count)
+    // An array of no nodes is refused: seen on driver 580.159, where it met the recorder with an empty graph.
+    if (!count || (nodes && !*count))
         return CUDA_ERROR_INVALID_VALUE;
     struct listing listing = {.first = nodes, .capacity = nodes ? *count : 0};
     for (size_t i = 0; i < graph->count; i++)
@@ -459,9 +465,8 @@ static CUresult change_edges(CUgraph graph, const CUgraphNode *from, const CUgra
                 return result;
             continue;
         }
-        struct edge_end *edge = edge_find(&to[i]->dependencies, from[i]);
-        CUgraphEdgeData plain = {0};
-        if (!edge || memcmp(&edge->data, data ? &data[i] : &plain, sizeof plain))
+        // There is one edge between two nodes at most, so its data need not be told.
+        if (!edge_find(&to[i]->dependencies, from[i]))
             return CUDA_ERROR_INVALID_VALUE;
         edge_delete(&to[i]->dependencies, from[i]);
         edge_delete(&from[i]->dependents, to[i]);

@@ -70,10 +70,18 @@
 #define GRAVEL_DYNAMIC_SHARED(type, name)                    \
     extern __shared__ unsigned char gravel_dynamic_shared[]; \
     type *name = (type *)gravel_dynamic_shared
-#define GRAVEL_GLOBAL(type, name)              extern "C" __device__ type name
-#define GRAVEL_GLOBAL_ARRAY(type, name, count) extern "C" __device__ type name[count]
-#define GRAVEL_KERNEL(name, ...)               extern "C" __global__ void name(GRAVEL_LIST_(GRAVEL_PARAMETER_, name, __VA_ARGS__))
-#define GRAVEL_BARRIER_KERNEL                  GRAVEL_KERNEL
+#define GRAVEL_GLOBAL(type, name) \
+    extern "C" {                  \
+    __device__ type name;         \
+    }                             \
+    struct name##_declared
+#define GRAVEL_GLOBAL_ARRAY(type, name, count) \
+    extern "C" {                               \
+    __device__ type name[count];               \
+    }                                          \
+    struct name##_declared
+#define GRAVEL_KERNEL(name, ...) extern "C" __global__ void name(GRAVEL_LIST_(GRAVEL_PARAMETER_, name, __VA_ARGS__))
+#define GRAVEL_BARRIER_KERNEL    GRAVEL_KERNEL
 
 GRAVEL_DEVICE void gravel_spin_ns(unsigned long long nanoseconds)
 {

@@ -3,6 +3,7 @@
 #include "soft/module.h"
 
 #include "soft/access.h"
+#include "soft/capture.h"
 #include "soft/context.h"
 #include "soft/memory.h"
 #include "soft/schedule.h"
@@ -246,6 +247,9 @@ static CUresult module_unload(CUmodule module)
         return result;
     if (!object_is(module, OBJECT_MODULE) || !module->context)
         return CUDA_ERROR_INVALID_HANDLE;
+    result = capture_forbid_unsafe();
+    if (result != CUDA_SUCCESS)
+        return result;
     result = context_wait(module->context);
     if (object_is(module, OBJECT_MODULE))
         module_forget(module);

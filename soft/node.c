@@ -542,13 +542,22 @@ CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event)
 
 // ---- Launch attributes of kernel nodes ----
 
+// Attributes that say how one launch relates to others become edges, or mean nothing in a graph.
+static bool is_node_attribute(CUkernelNodeAttrID id)
+{
+    return id > CU_LAUNCH_ATTRIBUTE_IGNORE && (unsigned)id < LAUNCH_ATTRIBUTES &&
+           id != CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY &&
+           id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+           id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT && id != CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+}
+
 static CUresult get_attribute(CUgraphNode node, CUkernelNodeAttrID id, CUkernelNodeAttrValue *value)
 {
     CUresult result = node_of_kind(node, CU_GRAPH_NODE_TYPE_KERNEL, value);
     if (result != CUDA_SUCCESS)
         return result;
     const struct kernel_operation *kernel = &node->operation.kernel;
-    if (id <= CU_LAUNCH_ATTRIBUTE_IGNORE || (unsigned)id >= LAUNCH_ATTRIBUTES)
+    if (!is_node_attribute(id))
         return CUDA_ERROR_INVALID_VALUE;
     if (kernel->attributes_set & 1u << id)
         *value = kernel->attributes[id];
@@ -565,6 +574,8 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID id, 
 static CUresult set_attribute(CUgraphNode node, CUkernelNodeAttrID id, const CUkernelNodeAttrValue *value)
 {
     CUresult result = node_of_kind(node, CU_GRAPH_NODE_TYPE_KERNEL, value);
+    if (result == CUDA_SUCCESS && !is_node_attribute(id))
+        result = CUDA_ERROR_INVALID_VALUE;
     return result == CUDA_SUCCESS ? kernel_operation_set_attribute(&node->operation.kernel, id, value) : result;
 }
 
@@ -580,7 +591,7 @@ static CUresult copy_attributes(CUgraphNode to, CUgraphNode from)
         result = node_of_kind(to, CU_GRAPH_NODE_TYPE_KERNEL, to);
     const struct kernel_operation *kernel = result == CUDA_SUCCESS ? &from->operation.kernel : NULL;
     for (int id = 1; id < LAUNCH_ATTRIBUTES && result == CUDA_SUCCESS; id++)
-        if (kernel->attributes_set & 1u << id)
+        if (kernel->attributes_set & 1u << id && is_node_attribute((CUkernelNodeAttrID)id))
             result =
                 kernel_operation_set_attribute(&to->operation.kernel, (CUlaunchAttributeID)id, &kernel->attributes[id]);
     return result;

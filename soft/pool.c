@@ -83,7 +83,7 @@ static struct pool_block *block_add(CUmemoryPool pool, uint64_t address, uint64_
 }
 
 // The smallest usable block, cut to size where at least a granule is left over.
-static struct pool_block *block_take(CUmemoryPool pool, uint64_t size, uint64_t stream)
+static CUresult block_take(CUmemoryPool pool, uint64_t size, uint64_t stream, struct pool_block **taken)
 {
     struct pool_block *best = NULL;
     for (struct pool_block *block = pool->blocks; block; block = block->next)
@@ -100,12 +100,15 @@ static struct pool_block *block_take(CUmemoryPool pool, uint64_t size, uint64_t 
     if (!best) {
         // Blocks come from the arena as they are needed; the device's size limits pools and allocations together.
         struct allocation *memory;
-        if (memory_new(size, MEMORY_DEVICE, NULL, &memory) != CUDA_SUCCESS)
-            return NULL;
+        CUresult result = capture_forbid_unsafe(); // growing a pool is an allocation like any other
+        if (result == CUDA_SUCCESS)
+            result = memory_new(size, MEMORY_DEVICE, NULL, &memory);
+        if (result != CUDA_SUCCESS)
+            return result;
         best = block_add(pool, memory->address, size);
         if (!best) {
             memory_delete(memory);
-            return NULL;
+            return CUDA_ERROR_OUT_OF_MEMORY;
         }
         // Between a free and the next use a block is nobody's: only its live uses are listed.
         memory_hide(memory);
@@ -119,7 +122,8 @@ static struct pool_block *block_take(CUmemoryPool pool, uint64_t size, uint64_t 
     pool->taken += best->size;
     if (pool->taken > pool->taken_high)
         pool->taken_high = pool->taken;
-    return best;
+    *taken = best;
+    return CUDA_SUCCESS;
 }
 
 static void pool_release_above(CUmemoryPool pool, uint64_t keep)
@@ -190,9 +194,10 @@ static CUresult alloc_async(CUdeviceptr *address, size_t size, CUmemoryPool pool
     if (size > memory_total())
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t rounded = (size + GRANULE - 1) & ~(uint64_t)(GRANULE - 1);
-    struct pool_block *block = block_take(pool, rounded, stream->object.id);
-    if (!block)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct pool_block *block;
+    result = block_take(pool, rounded, stream->object.id, &block);
+    if (result != CUDA_SUCCESS)
+        return result;
     struct allocation *made;
     result = memory_list(block->address, size, MEMORY_POOL, stream->context, &made);
     if (result != CUDA_SUCCESS) {
@@ -354,8 +359,10 @@ static CUresult pool_trim(CUmemoryPool pool, size_t keep)
 {
     if (!object_is(pool, OBJECT_POOL))
         return CUDA_ERROR_INVALID_VALUE;
-    pool_release_above(pool, keep);
-    return CUDA_SUCCESS;
+    CUresult result = capture_forbid_unsafe();
+    if (result == CUDA_SUCCESS)
+        pool_release_above(pool, keep);
+    return result;
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)

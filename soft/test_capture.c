@@ -239,6 +239,22 @@ static void a_captured_event_cannot_be_asked(void **state)
     OK(cuEventDestroy(mark));
 }
 
+static void an_event_of_an_ended_capture_is_nothing_to_wait_for(void **state)
+{
+    CUevent mark = event();
+    begin(the.a);
+    launch(the.a);
+    OK(cuEventRecord(mark, the.a));
+    OK(cuGraphDestroy(end(the.a)));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuStreamWaitEvent(the.b, mark, 0));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuEventQuery(mark));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuEventSynchronize(mark));
+    begin(the.a);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuStreamWaitEvent(the.a, mark, 0));
+    end_fails(the.a, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    OK(cuEventDestroy(mark));
+}
+
 static void the_legacy_stream_may_not_be_used_beside_a_blocking_capture(void **state)
 {
     CUstream blocking;
@@ -247,10 +263,17 @@ static void the_legacy_stream_may_not_be_used_beside_a_blocking_capture(void **s
     FAILS(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
           cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&memory, &one, &count}, NULL));
     end_fails(blocking, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    // Asking whether it captures fails too, but harms nobody.
+    CUstreamCaptureStatus status;
+    begin(blocking);
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuStreamIsCapturing(NULL, &status));
+    OK(cuGraphDestroy(end(blocking)));
     OK(cuStreamDestroy(blocking));
     // A non-blocking stream has nothing to do with it.
     begin(the.a);
     launch(NULL);
+    OK(cuMemcpyDtoD(memory + 128, memory, 16));
+    OK(cuMemsetD8(memory, 0, 16));
     OK(cuGraphDestroy(end(the.a)));
     OK(cuCtxSynchronize());
 }
@@ -258,9 +281,24 @@ static void the_legacy_stream_may_not_be_used_beside_a_blocking_capture(void **s
 static void unsafe_calls_follow_the_mode(void **state)
 {
     CUdeviceptr extra;
+    CUgraph empty;
+    CUgraphExec exec, other;
     begin(the.a);
     FAILS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemAlloc(&extra, 256));
     end_fails(the.a, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    OK(cuGraphCreate(&empty, 0));
+    OK(cuGraphInstantiate(&exec, empty, 0));
+    begin(the.a);
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuGraphInstantiate(&other, empty, 0));
+    end_fails(the.a, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    begin(the.a);
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuGraphExecDestroy(exec));
+    end_fails(the.a, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    begin(the.a);
+    OK(cuGraphLaunch(exec, the.b)); // other streams go on
+    OK(cuGraphDestroy(end(the.a)));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(empty));
 
     OK(cuStreamBeginCapture(the.a, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cuMemAlloc(&extra, 256));
@@ -324,11 +362,7 @@ static void the_thread_that_began_ends(void **state)
     pthread_create(&thread, NULL, end_in_thread, &result);
     pthread_join(thread, NULL);
     assert_int_equal(result, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-    CUgraph graph = NULL;
-    CUresult own = cuStreamEndCapture(the.a, &graph);
-    assert_true(own == CUDA_SUCCESS || own == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    if (graph)
-        OK(cuGraphDestroy(graph));
+    end_fails(the.a, CUDA_ERROR_ILLEGAL_STATE); // it is over all the same
     OK(cuStreamBeginCapture(the.a, CU_STREAM_CAPTURE_MODE_RELAXED));
     pthread_create(&thread, NULL, end_in_thread, &result);
     pthread_join(thread, NULL);
@@ -455,6 +489,17 @@ static void graphs_cannot_be_launched_into_a_capture(void **state)
     OK(cuGraphDestroy(graph));
 }
 
+static void destroying_a_fork_leaves_its_work_to_be_joined(void **state)
+{
+    CUstream forked;
+    OK(cuStreamCreate(&forked, CU_STREAM_NON_BLOCKING));
+    begin(the.a);
+    launch(the.a);
+    order(the.a, forked);
+    OK(cuStreamDestroy(forked));
+    OK(cuGraphDestroy(end(the.a)));
+}
+
 static void destroying_the_origin_ends_its_capture(void **state)
 {
     CUstream origin;
@@ -483,6 +528,7 @@ int main(void)
         cmocka_unit_test(a_stream_captures_once_at_a_time),
         cmocka_unit_test(waiting_for_a_capturing_stream_invalidates_it),
         cmocka_unit_test(a_captured_event_cannot_be_asked),
+        cmocka_unit_test(an_event_of_an_ended_capture_is_nothing_to_wait_for),
         cmocka_unit_test(the_legacy_stream_may_not_be_used_beside_a_blocking_capture),
         cmocka_unit_test(unsafe_calls_follow_the_mode),
         cmocka_unit_test(a_global_capture_forbids_unsafe_calls_to_all_threads),
@@ -492,6 +538,7 @@ int main(void)
         cmocka_unit_test(programmatic_launches_make_programmatic_edges),
         cmocka_unit_test(other_work_has_its_node_types),
         cmocka_unit_test(graphs_cannot_be_launched_into_a_capture),
+        cmocka_unit_test(destroying_a_fork_leaves_its_work_to_be_joined),
         cmocka_unit_test(destroying_the_origin_ends_its_capture),
     };
     return cmocka_run_group_tests(tests, set_up, close_device);

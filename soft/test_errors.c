@@ -147,6 +147,22 @@ static void errors_have_names_and_texts(void **state)
     assert_null(name);
 }
 
+static CUresult result_in_host_function;
+
+static void call_the_driver(void *data)
+{
+    result_in_host_function = cuStreamSynchronize(the.b);
+}
+
+static void host_functions_may_not_call_the_driver(void **state)
+{
+    open_device(state);
+    OK(cuLaunchHostFunc(the.a, call_the_driver, NULL));
+    OK(cuStreamSynchronize(the.a));
+    assert_int_equal(result_in_host_function, CUDA_ERROR_NOT_PERMITTED);
+    close_device(state);
+}
+
 // A child has its parent's memory and none of its threads: it gets an error at once, whatever the parent was doing.
 static void a_forked_child_is_told_and_does_not_hang(void **state)
 {
@@ -202,6 +218,7 @@ int main(void)
         cmocka_unit_test(contexts_stack_and_end),
         cmocka_unit_test(handles_are_checked),
         cmocka_unit_test(errors_have_names_and_texts),
+        cmocka_unit_test(host_functions_may_not_call_the_driver),
         cmocka_unit_test(a_forked_child_is_told_and_does_not_hang),
         cmocka_unit_test(a_context_can_be_reset_under_work),
     };

@@ -59,36 +59,18 @@ static CUgraphExecUpdateResult change_of(const struct operation *now, const stru
 
 // ---- Whole graphs ----
 
-// Pairs the nodes of a plan with those of a graph, from the ends backwards along the dependencies in their order: the
-// way the driver documents it. `pair` gets, for each node of the plan, the graph's node.
-static bool pair_nodes(const struct plan *plan, CUgraph graph, CUgraphNode *order, CUgraphNode *pair, uint32_t *pending,
-                       CUgraphExecUpdateResultInfo *info)
+// Pairs one end of a plan with one of a graph, and what comes before both along the dependencies in their order.
+// `pair` has, for each node of the plan, the graph's node; `pending` has room for each once.
+static bool pair_from_end(const struct plan *plan, uint32_t end, CUgraphNode other_end, CUgraphNode *pair,
+                          uint32_t *pending, CUgraphExecUpdateResultInfo *info)
 {
-    info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-    info->errorNode = info->errorFromNode = NULL;
-    if (plan->count != graph->count)
-        return false;
-    size_t top = 0, at = 0;
-    for (size_t i = 0; i < graph->count; i++) {
-        if (order[i]->dependents.count)
-            continue;
-        while (at < plan->count && !plan->nodes[at].is_sink)
-            at++;
-        if (at == plan->count) {
-            info->errorNode = order[i]; // an end too many
-            return false;
-        }
-        pair[at] = order[i];
-        pending[top++] = (uint32_t)at++;
-    }
-    for (; at < plan->count; at++)
-        if (plan->nodes[at].is_sink)
-            return false;
+    size_t top = 0;
+    pair[end] = other_end;
+    pending[top++] = end;
     while (top) {
         const struct plan_node *node = &plan->nodes[pending[--top]];
         CUgraphNode other = pair[pending[top]];
         info->errorNode = other;
-        info->errorFromNode = NULL;
         if (node->dependency_count != other->dependencies.count)
             return false;
         for (size_t i = 0; i < node->dependency_count; i++) {
@@ -104,13 +86,36 @@ static bool pair_nodes(const struct plan *plan, CUgraph graph, CUgraphNode *orde
             pending[top++] = earlier;
         }
     }
+    return true;
+}
+
+// Pairs the nodes of a plan with those of a graph from the ends backwards, the way the driver documents it.
+static bool pair_nodes(const struct plan *plan, CUgraph graph, CUgraphNode *order, CUgraphNode *pair, uint32_t *pending,
+                       CUgraphExecUpdateResultInfo *info)
+{
+    info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    info->errorNode = info->errorFromNode = NULL;
+    if (plan->count != graph->count)
+        return false;
+    size_t at = 0;
+    for (size_t i = 0; i < graph->count; i++) {
+        if (order[i]->dependents.count)
+            continue;
+        while (at < plan->count && !plan->nodes[at].is_sink)
+            at++;
+        if (at == plan->count) {
+            info->errorNode = order[i]; // an end too many
+            return false;
+        }
+        if (!pair_from_end(plan, (uint32_t)at++, order[i], pair, pending, info))
+            return false;
+    }
     for (size_t i = 0; i < plan->count; i++) {
         CUgraphNodeType kind = plan->nodes[i].child ? CU_GRAPH_NODE_TYPE_GRAPH : plan->nodes[i].operation.kind;
+        info->errorNode = pair[i];
         // Two of the plan's nodes paired with one of the graph leave another one without a partner.
         if (!pair[i])
             return false;
-        info->errorNode = pair[i];
-        info->errorFromNode = NULL;
         if (pair[i]->operation.kind != kind) {
             info->result = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
             return false;
