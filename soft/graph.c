@@ -248,7 +248,7 @@ CUresult cuGraphCreate(CUgraph *graph, unsigned int flags)
 static CUresult destroy(CUgraph graph)
 {
     if (!object_is(graph, OBJECT_GRAPH))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (graph->owner || graph->captures)
         return CUDA_ERROR_INVALID_VALUE; // a child graph belongs to its node, a captured one to its capture
     graph_delete(graph);
@@ -274,7 +274,7 @@ static bool has_memory_nodes(CUgraph graph)
 static CUresult destroy_node(CUgraphNode node)
 {
     if (!object_is(node, OBJECT_NODE))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (node->operation.kind == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->operation.kind == CU_GRAPH_NODE_TYPE_MEM_FREE)
         return CUDA_ERROR_NOT_SUPPORTED;
     node_delete(node);
@@ -289,7 +289,7 @@ CUresult cuGraphDestroyNode(CUgraphNode node)
 static CUresult clone_graph(CUgraph *clone_out, CUgraph original)
 {
     if (!object_is(original, OBJECT_GRAPH))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (!clone_out)
         return CUDA_ERROR_INVALID_VALUE;
     if (has_memory_nodes(original))
@@ -305,7 +305,7 @@ CUresult cuGraphClone(CUgraph *clone_out, CUgraph original)
 static CUresult find_in_clone(CUgraphNode *found, CUgraphNode original, CUgraph in)
 {
     if (!object_is(original, OBJECT_NODE) || !object_is(in, OBJECT_GRAPH))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (!found || in->original != original->graph->object.id)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < in->count; i++) {
@@ -368,7 +368,7 @@ static CUresult listing_finish(struct listing *listing, size_t *count)
 static CUresult get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count, bool roots)
 {
     if (!object_is(graph, OBJECT_GRAPH))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     // An array of no nodes is refused: seen on driver 580.159, where it met the recorder with an empty graph.
     if (!count || (nodes && !*count))
         return CUDA_ERROR_INVALID_VALUE;
@@ -392,7 +392,7 @@ CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 static CUresult get_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *count)
 {
     if (!object_is(graph, OBJECT_GRAPH))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (!count || !from != !to || (data && !from))
         return CUDA_ERROR_INVALID_VALUE;
     struct listing listing = {from, to, data, from ? *count : 0, 0, false};
@@ -418,7 +418,7 @@ static CUresult get_neighbours(CUgraphNode node, CUgraphNode *nodes, CUgraphEdge
                                bool dependents)
 {
     if (!object_is(node, OBJECT_NODE))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (!count || (data && !nodes))
         return CUDA_ERROR_INVALID_VALUE;
     struct listing listing = {nodes, NULL, data, nodes ? *count : 0, 0, false};
@@ -452,7 +452,7 @@ static CUresult change_edges(CUgraph graph, const CUgraphNode *from, const CUgra
                              size_t count, bool add)
 {
     if (!object_is(graph, OBJECT_GRAPH))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (count && (!from || !to))
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {

@@ -143,7 +143,7 @@ static CUgraphNode *nodes_of(CUgraph graph, size_t *count)
 {
     CUgraphNode *nodes = NULL;
     *count = 0;
-    if (gv_cuda.cuGraphGetNodes(graph, NULL, count) != CUDA_SUCCESS)
+    if (gv_cuda.cuGraphGetNodes(graph, NULL, count) != CUDA_SUCCESS || !*count)
         return NULL;
     nodes = gv_calloc(*count, sizeof *nodes);
     if (nodes && gv_cuda.cuGraphGetNodes(graph, nodes, count) == CUDA_SUCCESS)

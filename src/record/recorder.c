@@ -311,13 +311,15 @@ bool gv_enter(void)
         return false;
     int now = atomic_load_explicit(&phase, memory_order_acquire);
     if (now == GV_PHASE_IDLE) {
-        // A driver call before cuInit is an error of the program's and no reason to begin.
+        // Without a context nothing can be allocated, launched or captured: a process that only counts devices, as
+        // the parents of workers do, leaves no file.
         depth++;
         pthread_mutex_lock(&start_lock);
         if (atomic_load(&phase) == GV_PHASE_IDLE) {
             CUcontext current = NULL;
             const char *missing = NULL;
-            if (!gv_driver_load(&missing) || gv_cuda.cuCtxGetCurrent(&current) != CUDA_ERROR_NOT_INITIALIZED)
+            if (!gv_driver_load(&missing) ||
+                (gv_cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current))
                 start();
         }
         pthread_mutex_unlock(&start_lock);
@@ -337,15 +339,14 @@ void gv_leave(void)
     errno = kept_errno;
 }
 
-// cuInit is where the driver loads libgravel-record.so once more, as its injection library.
+// cuInit is where the driver loads libgravel-record.so once more, as its injection library. What that does in the
+// driver's name is not the program's doing.
 GV_HOOK(cuInit, (unsigned flags), (flags))
 {
     int outer = depth;
     depth = 1;
     CUresult result = real(flags);
     depth = outer;
-    if (result == CUDA_SUCCESS && gv_enter())
-        gv_leave();
     return result;
 }
 

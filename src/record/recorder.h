@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Phases, in order. The recorder starts at the first hooked call after cuInit succeeded.
+// Phases, in order. The recorder starts at the first hooked call that has a current context.
 enum gv_phase {
     GV_PHASE_IDLE = 0,  // nothing recorded yet; a forked child begins here
     GV_PHASE_RECORDING, // a trace file is open

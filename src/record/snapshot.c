@@ -70,7 +70,8 @@ static bool list_nodes(CUgraph graph, listing *list, CUresult *result)
 {
     *list = (listing){0};
     *result = gv_cuda.cuGraphGetNodes(graph, NULL, &list->count);
-    if (*result != CUDA_SUCCESS)
+    // The driver takes an array of no nodes for a mistake (CUDA_ERROR_INVALID_VALUE).
+    if (*result != CUDA_SUCCESS || !list->count)
         return true;
     list->nodes = gv_calloc(list->count, sizeof *list->nodes);
     if (!list->nodes)

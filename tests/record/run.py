@@ -160,6 +160,10 @@ class EndToEnd(unittest.TestCase):
         # What the host function touches is not seen, and that is said.
         self.assertEqual(len(incompletes(report)), 1)
 
+    def test_empty_graph(self):
+        report = self.record("empty").checks[0]
+        self.assertEqual((report["findings"], report["code"]), ([], 0))
+
     def test_alloc_nodes_are_refused_with_the_reason(self):
         report = self.record("alloc-nodes").checks[0]
         self.assertEqual(races(report), [])
@@ -218,6 +222,9 @@ class EndToEnd(unittest.TestCase):
         run = Recorded(["true"])
         self.addCleanup(run.folder.cleanup)
         self.assertEqual(run.paths, [])
+
+    def test_process_without_a_context_leaves_no_file(self):
+        self.assertEqual(self.record("init-only").paths, [])
 
     # ---- Failing open ----
 

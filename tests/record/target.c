@@ -15,40 +15,40 @@
 
 enum { COUNT = 1024, BYTES = COUNT * 4 };
 
-#define FUNCTIONS(F)                                                                                                   \
-    F(cuInit, "cuInit")                                                                                                \
-    F(cuDeviceGet, "cuDeviceGet")                                                                                      \
-    F(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain")                                                            \
-    F(cuCtxSetCurrent, "cuCtxSetCurrent")                                                                              \
-    F(cuCtxSynchronize, "cuCtxSynchronize")                                                                            \
-    F(cuModuleLoad, "cuModuleLoad")                                                                                    \
-    F(cuModuleGetFunction, "cuModuleGetFunction")                                                                      \
-    F(cuMemAlloc, "cuMemAlloc_v2")                                                                                     \
-    F(cuMemFree, "cuMemFree_v2")                                                                                       \
-    F(cuMemAllocAsync, "cuMemAllocAsync")                                                                              \
-    F(cuMemFreeAsync, "cuMemFreeAsync")                                                                                \
-    F(cuMemsetD32Async, "cuMemsetD32Async")                                                                            \
-    F(cuMemcpyDtoH, "cuMemcpyDtoH_v2")                                                                                 \
-    F(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2")                                                                       \
-    F(cuStreamCreate, "cuStreamCreate")                                                                                \
-    F(cuStreamSynchronize, "cuStreamSynchronize")                                                                      \
-    F(cuStreamWaitEvent, "cuStreamWaitEvent")                                                                          \
-    F(cuStreamBeginCapture, "cuStreamBeginCapture_v2")                                                                 \
-    F(cuStreamEndCapture, "cuStreamEndCapture")                                                                        \
-    F(cuEventCreate, "cuEventCreate")                                                                                  \
-    F(cuEventRecord, "cuEventRecord")                                                                                  \
-    F(cuLaunchKernel, "cuLaunchKernel")                                                                                \
-    F(cuLaunchHostFunc, "cuLaunchHostFunc")                                                                            \
-    F(cuGraphCreate, "cuGraphCreate")                                                                                  \
-    F(cuGraphDestroy, "cuGraphDestroy")                                                                                \
-    F(cuGraphGetNodes, "cuGraphGetNodes")                                                                              \
-    F(cuGraphAddKernelNode, "cuGraphAddKernelNode_v2")                                                                 \
-    F(cuGraphAddChildGraphNode, "cuGraphAddChildGraphNode")                                                            \
-    F(cuGraphInstantiate, "cuGraphInstantiateWithFlags")                                                               \
-    F(cuGraphExecUpdate, "cuGraphExecUpdate_v2")                                                                       \
-    F(cuGraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams_v2")                                             \
-    F(cuGraphNodeSetEnabled, "cuGraphNodeSetEnabled")                                                                  \
-    F(cuGraphLaunch, "cuGraphLaunch")                                                                                  \
+#define FUNCTIONS(F)                                                       \
+    F(cuInit, "cuInit")                                                    \
+    F(cuDeviceGet, "cuDeviceGet")                                          \
+    F(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain")                \
+    F(cuCtxSetCurrent, "cuCtxSetCurrent")                                  \
+    F(cuCtxSynchronize, "cuCtxSynchronize")                                \
+    F(cuModuleLoad, "cuModuleLoad")                                        \
+    F(cuModuleGetFunction, "cuModuleGetFunction")                          \
+    F(cuMemAlloc, "cuMemAlloc_v2")                                         \
+    F(cuMemFree, "cuMemFree_v2")                                           \
+    F(cuMemAllocAsync, "cuMemAllocAsync")                                  \
+    F(cuMemFreeAsync, "cuMemFreeAsync")                                    \
+    F(cuMemsetD32Async, "cuMemsetD32Async")                                \
+    F(cuMemcpyDtoH, "cuMemcpyDtoH_v2")                                     \
+    F(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2")                           \
+    F(cuStreamCreate, "cuStreamCreate")                                    \
+    F(cuStreamSynchronize, "cuStreamSynchronize")                          \
+    F(cuStreamWaitEvent, "cuStreamWaitEvent")                              \
+    F(cuStreamBeginCapture, "cuStreamBeginCapture_v2")                     \
+    F(cuStreamEndCapture, "cuStreamEndCapture")                            \
+    F(cuEventCreate, "cuEventCreate")                                      \
+    F(cuEventRecord, "cuEventRecord")                                      \
+    F(cuLaunchKernel, "cuLaunchKernel")                                    \
+    F(cuLaunchHostFunc, "cuLaunchHostFunc")                                \
+    F(cuGraphCreate, "cuGraphCreate")                                      \
+    F(cuGraphDestroy, "cuGraphDestroy")                                    \
+    F(cuGraphGetNodes, "cuGraphGetNodes")                                  \
+    F(cuGraphAddKernelNode, "cuGraphAddKernelNode_v2")                     \
+    F(cuGraphAddChildGraphNode, "cuGraphAddChildGraphNode")                \
+    F(cuGraphInstantiate, "cuGraphInstantiateWithFlags")                   \
+    F(cuGraphExecUpdate, "cuGraphExecUpdate_v2")                           \
+    F(cuGraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams_v2") \
+    F(cuGraphNodeSetEnabled, "cuGraphNodeSetEnabled")                      \
+    F(cuGraphLaunch, "cuGraphLaunch")                                      \
     F(cuGraphExecDestroy, "cuGraphExecDestroy")
 
 static struct {
@@ -62,11 +62,11 @@ static void fail(const char *what, long code)
     exit(99);
 }
 
-#define CHECK(call)                                                                                                    \
-    do {                                                                                                               \
-        CUresult result_ = cu.call;                                                                                    \
-        if (result_ != CUDA_SUCCESS)                                                                                   \
-            fail(#call, result_);                                                                                      \
+#define CHECK(call)                  \
+    do {                             \
+        CUresult result_ = cu.call;  \
+        if (result_ != CUDA_SUCCESS) \
+            fail(#call, result_);    \
     } while (0)
 
 static void find_driver(const char *way)
@@ -80,9 +80,9 @@ static void find_driver(const char *way)
     if (!library)
         fail(dlerror(), 0);
     if (strcmp(way, "dlsym") == 0) {
-#define FOUND(name, symbol)                                                                                            \
-    *(void **)&cu.name = dlsym(library, symbol);                                                                       \
-    if (!cu.name)                                                                                                      \
+#define FOUND(name, symbol)                      \
+    *(void **)&cu.name = dlsym(library, symbol); \
+    if (!cu.name)                                \
         fail(symbol, 0);
         FUNCTIONS(FOUND)
         return;
@@ -96,14 +96,14 @@ static void find_driver(const char *way)
     cuuint64_t flags = strcmp(way, "proc-ptsz") == 0 ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
                                                      : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
     // The base name, without the version that the exported symbol carries.
-#define ASKED(name, symbol)                                                                                            \
-    {                                                                                                                  \
-        char base[64] = symbol;                                                                                        \
-        char *version = strstr(base, "_v");                                                                            \
-        if (version)                                                                                                   \
-            *version = '\0';                                                                                           \
-        if (look_up(base, (void **)&cu.name, 13000, flags, &status) || !cu.name)                                       \
-            fail(symbol, status);                                                                                      \
+#define ASKED(name, symbol)                                                      \
+    {                                                                            \
+        char base[64] = symbol;                                                  \
+        char *version = strstr(base, "_v");                                      \
+        if (version)                                                             \
+            *version = '\0';                                                     \
+        if (look_up(base, (void **)&cu.name, 13000, flags, &status) || !cu.name) \
+            fail(symbol, status);                                                \
     }
     FUNCTIONS(ASKED)
 }
@@ -351,7 +351,7 @@ static void copies(void)
     CHECK(cuStreamBeginCapture(main_stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     launch_fill(main_stream, to, 1);
     join(side, main_stream);
-    CHECK(cuMemsetD32Async(from, 3, COUNT, side)); // LAUNCH:set
+    CHECK(cuMemsetD32Async(from, 3, COUNT, side));          // LAUNCH:set
     CHECK(cuMemcpyDtoDAsync(to, from, BYTES, main_stream)); // LAUNCH:copy
     CHECK(cuLaunchHostFunc(main_stream, host_function, &seen));
     join(main_stream, side);
@@ -435,6 +435,21 @@ static void exec_again(void)
     fail("execl", 0);
 }
 
+static void empty(void)
+{
+    CUgraph graph;
+    CHECK(cuGraphCreate(&graph, 0));
+    run(instantiate(graph), stream(), 2);
+}
+
+// What the parent of worker processes does.
+static void init_only(void)
+{
+    CUdevice device;
+    CHECK(cuInit(0));
+    CHECK(cuDeviceGet(&device, 0));
+}
+
 // Forked once the driver is in use: the child may not use it, ends by exit(), and must leave the parent's file alone.
 static void fork_after(void)
 {
@@ -470,12 +485,24 @@ static const struct {
     void (*function)(void);
     bool starts_driver;
 } scenarios[] = {
-    {"race", race, false},           {"clean", clean, false},       {"six", six, false},
-    {"update", update, false},       {"set-params", set_params, false}, {"disabled", disabled, false},
-    {"child", child, false},         {"copies", copies, false},     {"alloc-nodes", alloc_nodes, false},
-    {"stall", stall, false},         {"threads", threads, false},   {"killed", killed, false},
-    {"quick-exit", quick_exit_, false}, {"exec", exec_again, false}, {"fork-after", fork_after, false},
+    {"race", race, false},
+    {"clean", clean, false},
+    {"six", six, false},
+    {"update", update, false},
+    {"set-params", set_params, false},
+    {"disabled", disabled, false},
+    {"child", child, false},
+    {"copies", copies, false},
+    {"alloc-nodes", alloc_nodes, false},
+    {"stall", stall, false},
+    {"threads", threads, false},
+    {"killed", killed, false},
+    {"quick-exit", quick_exit_, false},
+    {"exec", exec_again, false},
+    {"fork-after", fork_after, false},
     {"fork-before", fork_before, true},
+    {"empty", empty, false},
+    {"init-only", init_only, true},
 };
 
 int main(int argc, char **argv)
