@@ -349,7 +349,7 @@ static CUresult begin_capture_to_graph(CUstream stream, CUgraph graph, const CUg
                                        const CUgraphEdgeData *data, size_t count, CUstreamCaptureMode mode)
 {
     if (!object_is(graph, OBJECT_GRAPH))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (count && !dependencies)
         return CUDA_ERROR_INVALID_VALUE;
     return begin_capture(stream, graph, dependencies, data, count, mode);
@@ -498,15 +498,15 @@ static CUresult capture_info(CUstream handle, CUstreamCaptureStatus *status, cuu
     if (graph)
         *graph = capture->graph;
     // The arrays are the stream's own: valid until its next capture call.
+    for (size_t i = 0; nodes && lossless && !edges && i < stream->dependencies.count; i++)
+        if (!edge_data_is_default(&stream->dependencies.edges[i]))
+            return CUDA_ERROR_LOSSY_QUERY;
     if (nodes)
         *nodes = stream->dependencies.nodes;
     if (edges)
         *edges = stream->dependencies.edges;
     if (count)
         *count = stream->dependencies.count;
-    for (size_t i = 0; nodes && lossless && !edges && i < stream->dependencies.count; i++)
-        if (!edge_data_is_default(&stream->dependencies.edges[i]))
-            return CUDA_ERROR_LOSSY_QUERY;
     return CUDA_SUCCESS;
 }
 

@@ -130,6 +130,12 @@ static bool is_host(CUmemorytype type, uint64_t address)
     return !allocation || allocation->kind == MEMORY_PINNED || allocation->kind == MEMORY_REGISTERED;
 }
 
+// Memory of a graph that no launch has handed out: a node may name it, a call may not.
+static bool is_dead(uint64_t address)
+{
+    return memory_find(address) && !memory_find_live(address);
+}
+
 // A pageable source is read before the call returns: into a staging buffer that the copy then reads instead.
 static CUresult stage(struct copy_operation *operation)
 {
@@ -172,6 +178,8 @@ static CUresult enqueue_copy(const CUDA_MEMCPY3D *parameters, CUstream handle, b
     if (stream->capture)
         return stream_enqueue(stream, &operation, NULL, NULL);
     uint64_t from = source_of(parameters).start, to = destination_of(parameters).start;
+    if (is_dead(from) || is_dead(to))
+        return CUDA_ERROR_INVALID_VALUE;
     bool from_host = is_host(parameters->srcMemoryType, from), to_host = is_host(parameters->dstMemoryType, to);
     bool wait = synchronous ? from_host || to_host : to_host && memory_is_pageable(to);
     if (from_host && memory_is_pageable(from)) {
@@ -370,6 +378,8 @@ static CUresult enqueue_set(uint64_t address, size_t pitch, unsigned value, unsi
         return result;
     struct operation operation = {.kind = CU_GRAPH_NODE_TYPE_MEMSET,
                                   .set = {.parameters = set, .context = stream->context}};
+    if (!stream->capture && is_dead(address))
+        return CUDA_ERROR_INVALID_VALUE;
     struct allocation *allocation = memory_find(address);
     bool wait = synchronous && (allocation->kind == MEMORY_PINNED || allocation->kind == MEMORY_REGISTERED ||
                                 allocation->kind == MEMORY_MANAGED);

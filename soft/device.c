@@ -6,7 +6,7 @@
 
 static CUresult device_get(CUdevice *device, int ordinal)
 {
-    if (!device || ordinal < 0)
+    if (!device)
         return CUDA_ERROR_INVALID_VALUE;
     if (!device_valid(ordinal))
         return CUDA_ERROR_INVALID_DEVICE;

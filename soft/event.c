@@ -34,11 +34,10 @@ static CUresult event_create(CUevent *event, unsigned flags)
     if (result != CUDA_SUCCESS)
         return result;
     unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
-    // Events between processes are not offered, and would need timing disabled.
     if (!event || flags & ~known)
         return CUDA_ERROR_INVALID_VALUE;
     if (flags & CU_EVENT_INTERPROCESS)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     CUevent made = gv_calloc(1, sizeof *made);
     if (!made || !object_register(&made->object, OBJECT_EVENT)) {
         gv_free(made);

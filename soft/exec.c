@@ -154,7 +154,7 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, cuuint64_t flags)
     if (result != CUDA_SUCCESS)
         return result;
     if (!object_is(graph, OBJECT_GRAPH))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (!exec || flags & ~(cuuint64_t)KNOWN_FLAGS || graph->captures)
         return CUDA_ERROR_INVALID_VALUE;
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
@@ -175,7 +175,8 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, cuuint64_t flags)
         return result;
     }
     made->context = context;
-    made->flags = flags & ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+    // Of the flags, a real driver returns those that change what a launch does.
+    made->flags = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
     *exec = made;
     return CUDA_SUCCESS;
 }
@@ -229,7 +230,7 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph, CUD
 static CUresult destroy(CUgraphExec exec)
 {
     if (!object_is(exec, OBJECT_EXEC))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     CUresult result = capture_forbid_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
@@ -248,7 +249,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
 static CUresult get_flags(CUgraphExec exec, cuuint64_t *flags)
 {
     if (!object_is(exec, OBJECT_EXEC))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (!flags)
         return CUDA_ERROR_INVALID_VALUE;
     *flags = exec->flags;
@@ -350,7 +351,7 @@ static CUresult launch(CUgraphExec exec, CUstream handle)
     if (result != CUDA_SUCCESS)
         return result;
     if (!object_is(exec, OBJECT_EXEC))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (stream->capture) {
         // An exec has no graph that could become a child node.
         capture_invalidate(stream->capture);
@@ -405,7 +406,7 @@ static CUresult upload(CUgraphExec exec, CUstream handle)
     CUresult result = stream_resolve(handle, &stream);
     if (result != CUDA_SUCCESS)
         return result;
-    return object_is(exec, OBJECT_EXEC) ? stream_check(stream) : CUDA_ERROR_INVALID_HANDLE;
+    return object_is(exec, OBJECT_EXEC) ? stream_check(stream) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)

@@ -321,7 +321,7 @@ CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
 static CUresult graph_retain(CUgraph graph, CUuserObject object, unsigned count, unsigned flags)
 {
     if (!object_is(graph, OBJECT_GRAPH) || !object_is(object, OBJECT_USER_OBJECT))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (!count || count > INT32_MAX || flags & ~CU_GRAPH_USER_OBJECT_MOVE)
         return CUDA_ERROR_INVALID_VALUE;
     if (!GV_GROW(graph->retained, graph->retained_capacity, graph->retained_count + 1))
@@ -340,7 +340,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned in
 static CUresult graph_release(CUgraph graph, CUuserObject object, unsigned count)
 {
     if (!object_is(graph, OBJECT_GRAPH) || !object_is(object, OBJECT_USER_OBJECT))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < graph->retained_count && count; i++) {
         struct retained_object *retained = &graph->retained[i];
         if (retained->object != object || !retained->count)

@@ -6,6 +6,7 @@
 #include "soft/arena.h"
 #include "soft/capture.h"
 #include "soft/context.h"
+#include "soft/graph.h"
 #include "soft/stream.h"
 
 #include <stdlib.h>
@@ -140,6 +141,14 @@ struct allocation *memory_find(uint64_t address)
     return list[at - 1];
 }
 
+struct allocation *memory_find_live(uint64_t address)
+{
+    struct allocation *allocation = memory_find(address);
+    if (allocation && allocation->kind == MEMORY_NODE && !((const struct graph_memory *)allocation->owner)->live)
+        return NULL;
+    return allocation;
+}
+
 bool memory_covers(uint64_t address, uint64_t size)
 {
     struct allocation *allocation = memory_find(address);
@@ -238,7 +247,7 @@ static CUresult free_allocation(uint64_t address, bool host)
     CUresult result = context_current(&context);
     if (result == CUDA_SUCCESS)
         result = capture_forbid_unsafe();
-    if (result != CUDA_SUCCESS || (!address && !host))
+    if (result != CUDA_SUCCESS || !address)
         return result;
     struct allocation *allocation = memory_find(address);
     if (!allocation || allocation->address != address)

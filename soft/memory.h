@@ -49,6 +49,9 @@ void memory_give_hidden(uint64_t address, uint64_t size);
 // The live allocation that holds `address`, or NULL.
 struct allocation *memory_find(uint64_t address);
 
+// The same for memory that the program may use now: an allocation node's memory is while a launch has handed it out.
+struct allocation *memory_find_live(uint64_t address);
+
 // Does [address, address + size) lie within one live allocation?
 bool memory_covers(uint64_t address, uint64_t size);
 

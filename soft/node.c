@@ -74,7 +74,7 @@ static bool graph_is_inside(CUgraph graph, CUgraph outer)
 static CUresult child_operation_of(struct operation *operation, CUgraph graph, CUgraph child)
 {
     if (!object_is(child, OBJECT_GRAPH))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     // The node gets a clone, so even a graph in itself would end; the driver refuses it all the same.
     if (graph && graph_is_inside(graph, child))
         return CUDA_ERROR_INVALID_VALUE;
@@ -113,11 +113,17 @@ static CUresult alloc_operation_of(struct operation *operation, CUDA_MEM_ALLOC_N
     return CUDA_SUCCESS;
 }
 
-static CUresult free_operation_of(struct operation *operation, CUdeviceptr address)
+CUresult node_free_operation(struct operation *operation, CUgraph graph, CUdeviceptr address)
 {
+    *operation = (struct operation){.kind = CU_GRAPH_NODE_TYPE_EMPTY};
     struct allocation *allocation = memory_find(address);
     if (!allocation || allocation->address != address || allocation->kind != MEMORY_NODE)
         return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; graph && i < graph->count; i++) {
+        const struct operation *other = &graph->nodes[i]->operation;
+        if (other->kind == CU_GRAPH_NODE_TYPE_MEM_FREE && other->memory.address == address)
+            return CUDA_ERROR_INVALID_VALUE; // once is enough
+    }
     operation->kind = CU_GRAPH_NODE_TYPE_MEM_FREE;
     operation->memory = (struct memory_operation){.memory = graph_memory_keep(allocation->owner), .address = address};
     return CUDA_SUCCESS;
@@ -153,7 +159,7 @@ CUresult node_operation(struct operation *operation, CUgraph graph, CUgraphNodeP
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         return event_operation_of(operation, parameters->type, parameters->eventRecord.event);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: return alloc_operation_of(operation, &parameters->alloc);
-    case CU_GRAPH_NODE_TYPE_MEM_FREE: return free_operation_of(operation, parameters->free.dptr);
+    case CU_GRAPH_NODE_TYPE_MEM_FREE: return node_free_operation(operation, graph, parameters->free.dptr);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return values_operation_of(operation, &parameters->memOp);
     default: return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -231,7 +237,7 @@ static CUresult add_node(CUgraphNode *node, CUgraph graph, const CUgraphNode *de
                          size_t count, CUgraphNodeParams *parameters)
 {
     if (!object_is(graph, OBJECT_GRAPH))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (!node || !parameters || (count && !dependencies))
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++)
@@ -367,14 +373,14 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNo
 static CUresult node_of_kind(CUgraphNode node, CUgraphNodeType kind, const void *output)
 {
     if (!object_is(node, OBJECT_NODE))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     return output && node->operation.kind == kind ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult get_type(CUgraphNode node, CUgraphNodeType *type)
 {
     if (!object_is(node, OBJECT_NODE))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (!type)
         return CUDA_ERROR_INVALID_VALUE;
     *type = node->operation.kind;
@@ -469,7 +475,7 @@ NODE_GETTER(cuGraphMemFreeNodeGetParams, CUdeviceptr, CU_GRAPH_NODE_TYPE_MEM_FRE
 static CUresult set_params(CUgraphNode node, CUgraphNodeParams *parameters)
 {
     if (!object_is(node, OBJECT_NODE))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (!parameters || parameters->type != node->operation.kind)
         return CUDA_ERROR_INVALID_VALUE;
     if (parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || parameters->type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
@@ -545,10 +551,19 @@ CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event)
 // Attributes that say how one launch relates to others become edges, or mean nothing in a graph.
 static bool is_node_attribute(CUkernelNodeAttrID id)
 {
-    return id > CU_LAUNCH_ATTRIBUTE_IGNORE && (unsigned)id < LAUNCH_ATTRIBUTES &&
-           id != CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY &&
-           id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
-           id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT && id != CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+    switch ((int)id) {
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case 13: // device-updatable node
+    case 14: // preferred shared memory carveout
+        return true;
+    default: return false;
+    }
 }
 
 static CUresult get_attribute(CUgraphNode node, CUkernelNodeAttrID id, CUkernelNodeAttrValue *value)

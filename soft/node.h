@@ -8,6 +8,10 @@
 // back into `parameters`. On failure nothing is made. `graph` is where the node is to be (NULL: an exec's node).
 CUresult node_operation(struct operation *operation, CUgraph graph, CUgraphNodeParams *parameters);
 
+// The operation of a node that frees an allocation node's memory. CUDA_ERROR_INVALID_VALUE for other memory, and when
+// `graph` (may be NULL) has such a node already.
+CUresult node_free_operation(struct operation *operation, CUgraph graph, CUdeviceptr address);
+
 // The older calls' parameters as the general ones.
 void node_params_kernel_v1(CUgraphNodeParams *general, const CUDA_KERNEL_NODE_PARAMS_v1 *parameters);
 void node_params_kernel_v2(CUgraphNodeParams *general, const CUDA_KERNEL_NODE_PARAMS_v2 *parameters);

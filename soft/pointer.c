@@ -1,21 +1,10 @@
 // What the driver knows about an address.
 #include "soft/context.h"
-#include "soft/graph.h"
 #include "soft/memory.h"
 
 static bool on_host(const struct allocation *allocation)
 {
     return allocation->kind == MEMORY_PINNED || allocation->kind == MEMORY_REGISTERED;
-}
-
-// The allocation at an address, if there is one to the program: an allocation node's memory is while a launch has
-// handed it out.
-static const struct allocation *find_live(uint64_t address)
-{
-    const struct allocation *allocation = memory_find(address);
-    if (allocation && allocation->kind == MEMORY_NODE && !((const struct graph_memory *)allocation->owner)->live)
-        return NULL;
-    return allocation;
 }
 
 // The value of one attribute of a known address.
@@ -53,7 +42,7 @@ static CUresult attribute_of(const struct allocation *allocation, uint64_t addre
 
 static CUresult get_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
-    const struct allocation *allocation = find_live(address);
+    const struct allocation *allocation = memory_find_live(address);
     if (!value || !allocation)
         return CUDA_ERROR_INVALID_VALUE;
     return attribute_of(allocation, address, attribute, value);
@@ -84,7 +73,7 @@ static CUresult get_attributes(unsigned count, const CUpointer_attribute *attrib
 {
     if (!count || !attributes || !values)
         return CUDA_ERROR_INVALID_VALUE;
-    const struct allocation *allocation = find_live(address);
+    const struct allocation *allocation = memory_find_live(address);
     for (unsigned i = 0; i < count; i++) {
         if (!values[i])
             return CUDA_ERROR_INVALID_VALUE;

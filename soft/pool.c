@@ -4,6 +4,7 @@
 
 #include "soft/arena.h"
 #include "soft/graph.h"
+#include "soft/node.h"
 
 enum { GRANULE = 512 };
 
@@ -100,9 +101,7 @@ static CUresult block_take(CUmemoryPool pool, uint64_t size, uint64_t stream, st
     if (!best) {
         // Blocks come from the arena as they are needed; the device's size limits pools and allocations together.
         struct allocation *memory;
-        CUresult result = capture_forbid_unsafe(); // growing a pool is an allocation like any other
-        if (result == CUDA_SUCCESS)
-            result = memory_new(size, MEMORY_DEVICE, NULL, &memory);
+        CUresult result = memory_new(size, MEMORY_DEVICE, NULL, &memory);
         if (result != CUDA_SUCCESS)
             return result;
         best = block_add(pool, memory->address, size);
@@ -173,12 +172,21 @@ static CUresult capture_alloc(CUstream stream, CUdeviceptr *address, size_t size
     return result;
 }
 
+// Outside of captures, stream-ordered calls are as unsafe beside one as the ordinary ones.
+static CUresult ordered_call_allowed(CUstream stream)
+{
+    CUresult result = stream_check(stream);
+    if (result == CUDA_SUCCESS && !stream->capture)
+        result = capture_forbid_unsafe();
+    return result;
+}
+
 static CUresult alloc_async(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream handle)
 {
     CUstream stream;
     CUresult result = stream_resolve(handle, &stream);
     if (result == CUDA_SUCCESS)
-        result = stream_check(stream);
+        result = ordered_call_allowed(stream);
     if (result != CUDA_SUCCESS)
         return result;
     if (!address || !size)
@@ -279,12 +287,40 @@ CUresult stream_free_now(struct allocation *allocation)
     return result;
 }
 
+// Ordinary device memory that is freed in stream order: dead to the host at once, its bytes free when it is its turn.
+struct late_free {
+    uint64_t address, reserved;
+};
+
+static void late_free_completed(void *user)
+{
+    struct late_free *late = user;
+    memory_give_hidden(late->address, late->reserved);
+    gv_free(late);
+}
+
+static CUresult free_in_order(struct allocation *allocation, CUstream stream)
+{
+    struct task *task = task_new(stream->context);
+    struct late_free *late = gv_malloc(sizeof *late);
+    if (!task || !late) {
+        task_drop(task);
+        gv_free(late);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *late = (struct late_free){allocation->address, allocation->reserved};
+    memory_hide(allocation);
+    task->completed = late_free_completed;
+    task->completed_user = late;
+    return stream_append(stream, task);
+}
+
 static CUresult free_async(CUdeviceptr address, CUstream handle)
 {
     CUstream stream;
     CUresult result = stream_resolve(handle, &stream);
     if (result == CUDA_SUCCESS)
-        result = stream_check(stream);
+        result = ordered_call_allowed(stream);
     if (result != CUDA_SUCCESS)
         return result;
     struct allocation *allocation = memory_find(address);
@@ -299,14 +335,15 @@ static CUresult free_async(CUdeviceptr address, CUstream handle)
             memory->live = false;
             return CUDA_SUCCESS;
         }
-        struct operation operation = {.kind = CU_GRAPH_NODE_TYPE_MEM_FREE};
-        operation.memory.memory = graph_memory_keep(memory);
-        operation.memory.address = address;
-        return stream_enqueue(stream, &operation, NULL, NULL);
+        struct operation operation;
+        result = node_free_operation(&operation, stream->capture->graph, address);
+        return result == CUDA_SUCCESS ? stream_enqueue(stream, &operation, NULL, NULL) : result;
     }
-    if (allocation->kind != MEMORY_POOL || stream->capture)
+    if (stream->capture)
         return CUDA_ERROR_INVALID_VALUE;
-    return pool_free(allocation, stream);
+    if (allocation->kind == MEMORY_DEVICE)
+        return free_in_order(allocation, stream);
+    return allocation->kind == MEMORY_POOL ? pool_free(allocation, stream) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)

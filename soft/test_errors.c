@@ -106,15 +106,15 @@ static void handles_are_checked(void **state)
         FAILS(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(bad[i]));
         FAILS(CUDA_ERROR_INVALID_HANDLE, cuEventDestroy(bad[i]));
         FAILS(CUDA_ERROR_INVALID_HANDLE, cuStreamWaitEvent(the.a, bad[i], 0));
-        FAILS(CUDA_ERROR_INVALID_HANDLE, cuGraphGetNodes(bad[i], NULL, &count));
-        FAILS(CUDA_ERROR_INVALID_HANDLE, cuGraphInstantiate(&exec, bad[i], 0));
-        FAILS(CUDA_ERROR_INVALID_HANDLE, cuGraphClone(&graph, bad[i]));
-        FAILS(CUDA_ERROR_INVALID_HANDLE, cuGraphDestroy(bad[i]));
-        FAILS(CUDA_ERROR_INVALID_HANDLE, cuGraphAddEmptyNode(&node, bad[i], NULL, 0));
-        FAILS(CUDA_ERROR_INVALID_HANDLE, cuGraphLaunch(bad[i], the.a));
-        FAILS(CUDA_ERROR_INVALID_HANDLE, cuGraphExecDestroy(bad[i]));
-        FAILS(CUDA_ERROR_INVALID_HANDLE, cuGraphNodeGetType(bad[i], &type));
-        FAILS(CUDA_ERROR_INVALID_HANDLE, cuGraphDestroyNode(bad[i]));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphGetNodes(bad[i], NULL, &count));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiate(&exec, bad[i], 0));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphClone(&graph, bad[i]));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(bad[i]));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddEmptyNode(&node, bad[i], NULL, 0));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(bad[i], the.a));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphExecDestroy(bad[i]));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphNodeGetType(bad[i], &type));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphDestroyNode(bad[i]));
         FAILS(CUDA_ERROR_INVALID_CONTEXT, cuCtxPushCurrent(bad[i]));
         if (bad[i] != the.module) {
             FAILS(CUDA_ERROR_INVALID_HANDLE, cuModuleGetFunction(&function, bad[i], "fill"));

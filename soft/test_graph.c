@@ -303,6 +303,12 @@ static void allocation_nodes_have_an_address_at_once(void **state)
     OK(cuGraphAddMemAllocNode(&allocated, graph, NULL, 0, &params));
     assert_int_not_equal(params.dptr, 0);
     OK(cuGraphAddMemFreeNode(&freed, graph, &allocated, 1, params.dptr));
+    CUgraphNode twice;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&twice, graph, &allocated, 1, params.dptr));
+    // It is the graph's until a launch hands it out.
+    CUmemorytype type;
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, params.dptr));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemsetD8Async(params.dptr, 0, 4, the.a));
     CUdeviceptr back = 0;
     OK(cuGraphMemFreeNodeGetParams(freed, &back));
     assert_int_equal(back, params.dptr);

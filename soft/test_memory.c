@@ -127,6 +127,24 @@ static void pools_reuse_by_stream(void **state)
     assert_int_equal(reserved, 0);
 }
 
+static void plain_memory_can_be_freed_in_stream_order(void **state)
+{
+    CUdeviceptr first, second;
+    int value = 1;
+    unsigned long long nanoseconds = 5000000;
+    OK(cuMemAlloc(&first, 4096));
+    LAUNCH(kernel("late_fill"), the.a, 1, &first, &value, &nanoseconds);
+    OK(cuMemFreeAsync(first, the.a));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFree(first));
+    OK(cuMemAlloc(&second, 4096)); // the kernel still uses the first one
+    assert_true(second != first);
+    OK(cuMemFree(second));
+    OK(cuStreamSynchronize(the.a));
+    OK(cuMemAlloc(&second, 4096));
+    assert_int_equal(second, first);
+    OK(cuMemFree(second));
+}
+
 static void pool_memory_can_be_freed_the_ordinary_way(void **state)
 {
     CUdeviceptr block;
@@ -270,6 +288,7 @@ int main(void)
         cmocka_unit_test(freed_memory_is_used_again),
         cmocka_unit_test(pointers_know_what_they_are),
         cmocka_unit_test(pools_reuse_by_stream),
+        cmocka_unit_test(plain_memory_can_be_freed_in_stream_order),
         cmocka_unit_test(pool_memory_can_be_freed_the_ordinary_way),
         cmocka_unit_test(copies_in_one_two_and_three_dimensions),
         cmocka_unit_test(unified_copies_find_the_direction),

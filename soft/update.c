@@ -186,7 +186,7 @@ static CUresult updated_plan(const struct plan *plan, CUgraph graph, struct plan
 static CUresult update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
 {
     if (!object_is(exec, OBJECT_EXEC) || !object_is(graph, OBJECT_GRAPH))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (!info)
         return CUDA_ERROR_INVALID_VALUE;
     struct plan *updated;
@@ -229,7 +229,7 @@ CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *error, 
 static CUresult find_node(CUgraphExec exec, CUgraphNode node, struct plan_node **found)
 {
     if (!object_is(exec, OBJECT_EXEC) || !object_is(node, OBJECT_NODE))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (!exec_find(exec->plan, node))
         return CUDA_ERROR_INVALID_VALUE;
     struct plan *plan;
@@ -268,7 +268,7 @@ static CUresult set_child(CUgraphExec exec, CUgraphNode node, CUgraph child)
     if (result != CUDA_SUCCESS)
         return result;
     if (!object_is(child, OBJECT_GRAPH))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (!found->child)
         return CUDA_ERROR_INVALID_VALUE;
     CUgraphExecUpdateResultInfo info;
@@ -383,7 +383,7 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int 
 static CUresult get_enabled(CUgraphExec exec, CUgraphNode node, unsigned *enabled)
 {
     if (!object_is(exec, OBJECT_EXEC) || !object_is(node, OBJECT_NODE))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
     const struct plan_node *found = exec_find(exec->plan, node);
     if (!found || !enabled || !can_be_disabled(found))
         return CUDA_ERROR_INVALID_VALUE;

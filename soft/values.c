@@ -37,7 +37,7 @@ static CUresult check_item(const CUstreamBatchMemOpParams *item)
 CUresult values_make(struct operation *operation, CUcontext context, const CUstreamBatchMemOpParams *items,
                      unsigned count, unsigned flags)
 {
-    if (!items || !count || count > 256 || flags)
+    if (!items || count > 256 || flags)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++) {
         CUresult result = check_item(&items[i]);
@@ -52,7 +52,7 @@ CUresult values_make(struct operation *operation, CUcontext context, const CUstr
 CUresult values_copy(struct values_operation *copy, const struct values_operation *original)
 {
     *copy = *original;
-    copy->items = gv_malloc(original->count * sizeof *copy->items);
+    copy->items = gv_calloc(original->count, sizeof *copy->items);
     if (!copy->items)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(copy->items, original->items, original->count * sizeof *copy->items);
