@@ -61,6 +61,7 @@ typedef struct sweep {
     uint64_t *next_start; // of each stream
     uint32_t *unread;     // streams that have a next range
     size_t unread_count;
+    uint64_t lowest; // next start of all of them; UINT64_MAX when there is none
 
     entry *entries, *sorted;
     size_t entry_count, entry_capacity, sorted_capacity;
@@ -140,6 +141,7 @@ static gv_status open_streams(sweep *s, const gv_race_subject *subject)
     if (!s->cursors || !s->next_start || !s->unread || !s->lanes || !s->active || !s->place || !s->on_chain)
         return out_of_memory(s);
     gv_status status = GV_OK;
+    s->lowest = UINT64_MAX;
     for (uint32_t i = 0; i < s->stream_count; i++) {
         const gv_race_stream *from = &s->streams[i];
         if (from->ranges)
@@ -150,8 +152,10 @@ static gv_status open_streams(sweep *s, const gv_race_subject *subject)
                              .node = from->node,
                              .chain = gv_graph_order_chain(subject->order, from->node),
                              .kind = from->kind};
-        if (advance(s, i, 0, true, &status))
+        if (advance(s, i, 0, true, &status)) {
             s->unread[s->unread_count++] = i;
+            s->lowest = s->next_start[i] < s->lowest ? s->next_start[i] : s->lowest;
+        }
         if (status)
             return status;
     }
@@ -217,8 +221,8 @@ static gv_status fill_slab(sweep *s, uint64_t base, uint64_t *limit)
 {
     gv_status status = take_spilled(s, base, limit);
     size_t kept = 0;
-    size_t i = 0;
-    for (; i < s->unread_count && !status; i++) {
+    s->lowest = UINT64_MAX;
+    for (size_t i = 0; i < s->unread_count && !status; i++) {
         uint32_t stream = s->unread[i];
         bool more = true;
         while (more && s->next_start[stream] < *limit && !status) {
@@ -227,8 +231,10 @@ static gv_status fill_slab(sweep *s, uint64_t base, uint64_t *limit)
             if (!status)
                 status = add_entry(s, base, start, end, stream, limit);
         }
-        if (more)
-            s->unread[kept++] = stream;
+        if (!more)
+            continue;
+        s->unread[kept++] = stream;
+        s->lowest = s->next_start[stream] < s->lowest ? s->next_start[stream] : s->lowest;
     }
     s->unread_count = kept;
     return status;
@@ -237,9 +243,7 @@ static gv_status fill_slab(sweep *s, uint64_t base, uint64_t *limit)
 // Where the next range starts. False when there is none.
 static bool next_base(const sweep *s, uint64_t *base)
 {
-    uint64_t lowest = UINT64_MAX;
-    for (size_t i = 0; i < s->unread_count; i++)
-        lowest = s->next_start[s->unread[i]] < lowest ? s->next_start[s->unread[i]] : lowest;
+    uint64_t lowest = s->lowest;
     for (size_t i = 0; i < s->spill_count; i++)
         lowest = s->spill[i].start < lowest ? s->spill[i].start : lowest;
     *base = lowest;
