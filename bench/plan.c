@@ -389,7 +389,7 @@ static gv_status write_definitions(const bench_plan *plan, gv_writer *writer)
         gv_write_stream(writer, &(gv_stream_record){.id = s, .context = 1, .kind = GV_STREAM_NON_BLOCKING});
     for (uint64_t f = 1; f <= FUNCTIONS; f++) {
         char name[32];
-        snprintf(name, sizeof name, "_Z6kernel%02uPfS_", (unsigned)f);
+        snprintf(name, sizeof name, "_Z8kernel%02uPfS_", (unsigned)f);
         gv_write_function(writer, &(gv_function_record){.id = f, .name = text(name)});
     }
     gv_allocation_record pools[] = {
