@@ -129,7 +129,7 @@ static void read_symbols(gv_binary *binary)
         if (kernel && GV_GROW(binary->stub_kernels, binary->stub_capacity, binary->stub_count + 1))
             binary->stub_kernels[binary->stub_count++] = kernel;
     }
-    if (binary->symbol_count)
+    if (binary->symbols && binary->symbol_count)
         qsort(binary->symbols, binary->symbol_count, sizeof *binary->symbols, by_start);
 }
 

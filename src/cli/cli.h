@@ -38,9 +38,6 @@ typedef struct gv_command {
     int (*run)(const struct gv_command *command, int argc, char **argv);
 } gv_command;
 
-// The subcommands and how many there are.
-const gv_command *const *gv_commands(size_t *count);
-const gv_command *gv_command_named(const char *name);
 extern const gv_command gv_command_run, gv_command_check, gv_command_show, gv_command_doctor;
 
 #define GV_OPTIONS(array) .options = (array), .option_count = sizeof(array) / sizeof *(array)

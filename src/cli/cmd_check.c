@@ -81,7 +81,7 @@ static int parse(check *state, gv_parser *parser)
 static int load(check *state, char **paths, size_t count)
 {
     int code = -1;
-    state->traces = gv_calloc(count, sizeof *state->traces);
+    state->traces = gv_calloc(count, sizeof(gv_trace *));
     if (!state->traces) {
         gv_say("out of memory");
         return GV_EXIT_INPUT;
@@ -117,8 +117,10 @@ static int suppress(check *state)
     gv_error error = {0};
     // Each file is applied to what the earlier ones left, so that a suppression is counted once.
     bool *before = gv_calloc(state->findings.count, sizeof *before);
-    gv_status status = before ? GV_OK : gv_fail(&error, GV_ERR_MEMORY, "out of memory while suppressions were applied");
-    for (size_t i = 0; i < state->suppression_count && status == GV_OK; i++) {
+    gv_status status = GV_OK;
+    if (!before)
+        status = gv_fail(&error, GV_ERR_MEMORY, "out of memory while suppressions were applied");
+    for (size_t i = 0; before && i < state->suppression_count && status == GV_OK; i++) {
         for (size_t j = 0; j < state->findings.count; j++)
             before[j] = state->findings.items[j].suppressed;
         status = gv_suppressions_apply(&state->suppressions[i], &state->findings, &error);

@@ -97,8 +97,15 @@ static int find_libraries(run_options *run)
                           : !run->install.audit[0]                 ? "libgravel-audit.so"
                           : run->soft && !run->install.soft_dir[0] ? "soft/libcuda.so.1"
                                                                    : NULL;
-    if (!missing)
+    if (!missing && !strpbrk(run->install.record, " :") && !strchr(run->install.audit, ':'))
         return -1;
+    if (!missing) {
+        gv_say(
+            "gravel's libraries are in a folder whose name has a blank or a colon, %s, which LD_PRELOAD cannot carry. "
+            "Move them, or set GRAVEL_LIBDIR to another folder that has them.",
+            run->install.record);
+        return GV_EXIT_OWN;
+    }
     gv_say(
         "%s was not found (looked in: %s). Build or install gravel as a whole, or set GRAVEL_LIBDIR to the folder that "
         "has it.",
@@ -272,7 +279,7 @@ static void tell_traces(const run_options *run, const totals *sum)
 static bool read_back(const run_options *run, totals *sum)
 {
     const gv_outputs *outputs = &run->outputs;
-    gv_trace **traces = gv_calloc(outputs->count, sizeof *traces);
+    gv_trace **traces = gv_calloc(outputs->count, sizeof(gv_trace *));
     gv_findings findings = {0};
     gv_error error = {0};
     size_t count = 0;

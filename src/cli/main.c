@@ -5,21 +5,13 @@
 #include <string.h>
 
 static const gv_command *const commands[] = {
-    &gv_command_run,
-    &gv_command_check,
-    &gv_command_show,
-    &gv_command_doctor,
+    &gv_command_run, &gv_command_check, &gv_command_show, &gv_command_doctor, NULL,
 };
 
-const gv_command *const *gv_commands(size_t *count)
+// The command of this name, or NULL.
+static const gv_command *command_named(const char *name)
 {
-    *count = sizeof commands / sizeof *commands;
-    return commands;
-}
-
-const gv_command *gv_command_named(const char *name)
-{
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+    for (size_t i = 0; commands[i]; i++) {
         if (strcmp(commands[i]->name, name) == 0)
             return commands[i];
     }
@@ -30,7 +22,7 @@ static void print_overview(FILE *out)
 {
     fprintf(out, "gravel " GRAVEL_VERSION " finds races between the kernels and copies of a CUDA graph.\n\n"
                  "Usage: gravel COMMAND [OPTION...]\n\nCommands:\n");
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    for (size_t i = 0; commands[i]; i++)
         fprintf(out, "  %-8s %s\n", commands[i]->name, commands[i]->summary);
     fprintf(out, "  %-8s %s\n\n", "help", "Explain a command: gravel help COMMAND");
     fprintf(out, "Where to begin:\n"
@@ -41,11 +33,10 @@ static void print_overview(FILE *out)
 
 static int unknown_command(const char *name)
 {
-    const char *names[sizeof commands / sizeof *commands + 1];
-    size_t count = 0;
-    for (; count < sizeof commands / sizeof *commands; count++)
-        names[count] = commands[count]->name;
-    names[count++] = "help";
+    const char *names[16] = {"help"};
+    size_t count = 1;
+    for (; commands[count - 1] && count < 16; count++)
+        names[count] = commands[count - 1]->name;
     const char *nearest = gv_nearest(name, names, count);
     if (nearest)
         gv_say("there is no command \"%s\"; did you mean \"%s\"? `gravel --help` lists the commands", name, nearest);
@@ -60,7 +51,7 @@ static int help(int argc, char **argv)
         print_overview(stdout);
         return GV_EXIT_NONE;
     }
-    const gv_command *command = gv_command_named(argv[1]);
+    const gv_command *command = command_named(argv[1]);
     if (!command)
         return unknown_command(argv[1]);
     gv_print_help(command);
@@ -88,6 +79,6 @@ int main(int argc, char **argv)
         gv_say("there is no option \"%s\" before the command; `gravel --help` lists the commands", name);
         return GV_EXIT_USAGE;
     }
-    const gv_command *command = gv_command_named(name);
+    const gv_command *command = command_named(name);
     return command ? command->run(command, argc - 1, argv + 1) : unknown_command(name);
 }

@@ -45,9 +45,10 @@ static void note_tried(search *state, const char *place)
 static bool take_file(search *state, const char *file)
 {
     struct stat status;
-    if (stat(file, &status) != 0 || !S_ISREG(status.st_mode) || strlen(file) >= state->size)
+    size_t length = strlen(file);
+    if (stat(file, &status) != 0 || !S_ISREG(status.st_mode) || length >= state->size)
         return false;
-    strcpy(state->path, file);
+    memcpy(state->path, file, length + 1);
     return true;
 }
 

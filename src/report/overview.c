@@ -193,7 +193,7 @@ static gv_status count_graphs(const gv_trace *trace, gv_overview *overview, gv_e
     gv_status status = GV_OK;
     if (!seen || !pending)
         status = gv_fail(error, GV_ERR_MEMORY, "out of memory while the report was gathered");
-    for (size_t i = 0; status == GV_OK && i < trace->armed_count; i++) {
+    for (size_t i = 0; seen && pending && i < trace->armed_count; i++) {
         const gv_armed *armed = &trace->armed[i];
         if (armed->status == GV_ARMED_COMPLETE && gv_trace_graph(trace, armed->graph) && !seen[armed->graph]) {
             overview->graphs++;

@@ -150,7 +150,7 @@ static size_t measure(const gv_table *table, shape *shapes)
         if (column->title)
             shapes[count++] = (shape){column, gv_columns(column->title), true};
     }
-    for (size_t i = 0; i < table->cell_count; i++) {
+    for (size_t i = 0; count && i < table->cell_count; i++) {
         shape *own = &shapes[i % count];
         size_t columns = gv_columns(table->cells[i]);
         own->width = columns > own->width ? columns : own->width;

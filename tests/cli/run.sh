@@ -50,6 +50,8 @@ expect "no double dash needed" 3 "" "$gravel" run sh -c 'exit 3'
 expect "bad --arm" 2 "takes first" "$gravel" run --arm 0 -- true
 expect "bad --error-exitcode" 2 "from 1 to 255" "$gravel" run --error-exitcode 256 -- true
 expect "no libraries" 125 "libgravel-record.so was not found.*/lib/soft" env GRAVEL_LIBDIR="$PWD/lib/soft" "$gravel" run -- true
+mkdir "a b" && cp lib/*.so "a b"
+expect "libraries in a folder with a blank" 125 "a blank or a colon" env GRAVEL_LIBDIR="$PWD/a b" "$gravel" run -- true
 expect "output folder missing" 125 "cannot be written to the folder" "$gravel" run -o nowhere/t.gravel -- true
 expect "output is a folder" 2 "names a folder" "$gravel" run -o lib/ -- true
 expect "output is someone's file" 2 "no gravel trace" "$gravel" run -o plain -- true
