@@ -132,7 +132,7 @@ static page_word *page_bits(struct recording *recording, uint64_t page)
         return bits;
     if (atomic_fetch_add(&recording->pages, 1) >= MAX_PAGES)
         return NULL;
-    return DIRECTORY_STEP(*slot, page_word, KINDS * PAGE_WORDS * sizeof(page_word));
+    return DIRECTORY_STEP(*slot, page_word, sizeof(page_word) * KINDS * PAGE_WORDS);
 }
 
 static void record_range(struct observer *observer, uint64_t start, uint64_t end, enum gravel_soft_touch touch)

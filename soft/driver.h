@@ -8,6 +8,14 @@
 #define __CUDA_API_PUSH_VISIBILITY_DEFAULT
 #include <cuda.h>
 
+// What older headers lack although the driver offers it whatever it was built with.
+#if CUDA_VERSION < 12050
+__attribute__((visibility("default"))) CUresult cuKernelGetLibrary(CUlibrary *library, CUkernel kernel);
+#endif
+#if CUDA_VERSION < 12080
+__attribute__((visibility("default"))) CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end);
+#endif
+
 #include "base/memory.h"
 
 #include <pthread.h>

@@ -7,9 +7,9 @@
 // ---- Limits and caches of a context ----
 
 static size_t limits[CU_LIMIT_MAX] = {
-    [CU_LIMIT_STACK_SIZE] = 64 * 1024,
-    [CU_LIMIT_PRINTF_FIFO_SIZE] = 1024 * 1024,
-    [CU_LIMIT_MALLOC_HEAP_SIZE] = 8 * 1024 * 1024,
+    [CU_LIMIT_STACK_SIZE] = (size_t)64 << 10,
+    [CU_LIMIT_PRINTF_FIFO_SIZE] = (size_t)1 << 20,
+    [CU_LIMIT_MALLOC_HEAP_SIZE] = (size_t)8 << 20,
 };
 
 static CUresult limit(CUlimit which, size_t *get, const size_t *set)

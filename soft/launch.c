@@ -59,7 +59,7 @@ static CUresult copy_parameters(struct kernel_operation *kernel, void **paramete
     if (extra)
         memcpy(kernel->values, block, given);
     for (size_t i = 0; !extra && i < description->parameter_count; i++) {
-        if (!parameters[i])
+        if (!parameters || !parameters[i])
             return CUDA_ERROR_INVALID_VALUE;
         memcpy(kernel->values + description->parameters[i].offset, parameters[i], description->parameters[i].size);
     }

@@ -110,7 +110,7 @@ static CUresult open_path(const char *path, void **handle)
 static size_t image_size(const void *image)
 {
     const Elf64_Ehdr *header = image;
-    if (memcmp(header->e_ident, ELFMAG, SELFMAG) || header->e_ident[EI_CLASS] != ELFCLASS64 ||
+    if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
         header->e_type != ET_DYN || header->e_machine != EM_X86_64 || !header->e_shoff)
         return 0;
     return header->e_shoff + (size_t)header->e_shnum * header->e_shentsize;
@@ -287,7 +287,7 @@ static CUresult find_function(CUfunction *function, CUmodule module, const char 
     if (!function || !name)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < module->function_count; i++) {
-        if (!strcmp(module->functions[i]->kernel->name, name)) {
+        if (strcmp(module->functions[i]->kernel->name, name) == 0) {
             *function = module->functions[i];
             return CUDA_SUCCESS;
         }
@@ -307,7 +307,7 @@ static CUresult find_global(CUdeviceptr *address, size_t *size, CUmodule module,
     if (!name || (!address && !size))
         return CUDA_ERROR_INVALID_VALUE;
     for (const gravel_soft_global *const *at = module->info->globals; at != module->info->globals_end; at++) {
-        if (strcmp((*at)->name, name))
+        if (strcmp((*at)->name, name) != 0)
             continue;
         if (address)
             *address = (CUdeviceptr)(uintptr_t)(*at)->address;

@@ -64,7 +64,7 @@ static bool block_is_idle(const struct pool_block *block)
     return !block->taken && (!block->freed || block->freed->state == TASK_DONE);
 }
 
-static bool block_usable(const CUmemoryPool pool, const struct pool_block *block, uint64_t stream)
+static bool block_usable(CUmemoryPool pool, const struct pool_block *block, uint64_t stream)
 {
     if (block->taken)
         return false;

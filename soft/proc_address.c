@@ -3,11 +3,11 @@
 #include "soft/functions.h"
 
 // The addresses are all this file needs of the functions; their types are in cuda.h and in the files that define
-// them, so they are declared here under other names.
-#define DECLARE_PLAIN(base, version, symbol) extern void symbol_##symbol(void) __asm__(#symbol);
-#define DECLARE_WITH_THREAD(base, version, symbol, per_thread) \
-    extern void symbol_##symbol(void) __asm__(#symbol);        \
-    extern void symbol_##per_thread(void) __asm__(#per_thread);
+// them, so they are declared here under other names. Weak: what takes types that an older cuda.h lacks is not built.
+#define DECLARE_PLAIN(base, version, symbol) extern void symbol_##symbol(void) __asm__(#symbol) __attribute__((weak));
+#define DECLARE_WITH_THREAD(base, version, symbol, per_thread)                \
+    extern void symbol_##symbol(void) __asm__(#symbol) __attribute__((weak)); \
+    extern void symbol_##per_thread(void) __asm__(#per_thread) __attribute__((weak));
 SOFT_FUNCTIONS(DECLARE_PLAIN, DECLARE_WITH_THREAD)
 
 struct function_row {
@@ -32,7 +32,7 @@ static CUresult look_up(const char *symbol, void **address, int version, cuuint6
     const struct function_row *best = NULL;
     bool named = false;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (strcmp(rows[i].base, symbol))
+        if (!rows[i].function || strcmp(rows[i].base, symbol) != 0)
             continue;
         named = true;
         if (rows[i].version <= version)

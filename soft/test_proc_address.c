@@ -27,6 +27,8 @@ static void *look_up(const char *name, int version, cuuint64_t flags, CUdriverPr
 static void every_row_is_an_exported_symbol(void **state)
 {
     for (size_t i = 0; i < ROWS; i++) {
+        if (rows[i].version > CUDA_VERSION)
+            continue; // the header that the driver was built with may lack its types
         void *symbol = dlsym(RTLD_DEFAULT, rows[i].symbol);
         assert_non_null(symbol);
         assert_ptr_equal(
