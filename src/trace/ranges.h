@@ -26,7 +26,7 @@ typedef struct gv_range_cursor {
     const uint8_t *limit;
     uint64_t position; // end of the range read last
     bool first;
-    bool broken;       // set when the bytes were not a valid encoding
+    bool broken; // set when the bytes were not a valid encoding
 } gv_range_cursor;
 
 gv_range_cursor gv_range_cursor_open(gv_bytes encoded);

@@ -54,8 +54,8 @@ typedef struct gv_allocation {
     uint64_t address, size;
     enum gv_allocation_kind kind;
     uint64_t context, stack;
-    uint64_t born;  // sequence number of the operation that made it
-    uint64_t died;  // of the one that freed it; UINT64_MAX: still alive at the end
+    uint64_t born;    // sequence number of the operation that made it
+    uint64_t died;    // of the one that freed it; UINT64_MAX: still alive at the end
     const char *name; // may be NULL
 } gv_allocation;
 
@@ -74,7 +74,7 @@ typedef struct gv_node {
 } gv_node;
 
 typedef struct gv_edge {
-    uint32_t from, to; // node indices
+    uint32_t from, to;       // node indices
     uint8_t from_port, type; // as CUgraphEdgeData: 0 0 ordinary, 1 1 programmatic, 2 1 launch order
 } gv_edge;
 
@@ -113,7 +113,7 @@ typedef struct gv_armed {
     enum gv_armed_status status;
     const char *reason; // "" when complete
     uint64_t duration_ns;
-    uint64_t node; // index + 1; 0: none
+    uint64_t node;                     // index + 1; 0: none
     size_t first_access, access_count; // its rows in gv_trace.accesses, which are kept together
 } gv_armed;
 
@@ -159,9 +159,9 @@ typedef struct gv_trace {
     size_t armed_count;
     gv_note *notes;
     size_t note_count;
-    bool ended;              // the process ended in an orderly way
-    const char *truncation;  // NULL, or where and why reading stopped
-    size_t undefined;        // references to ids that were never defined (a damaged or cut trace)
+    bool ended;             // the process ended in an orderly way
+    const char *truncation; // NULL, or where and why reading stopped
+    size_t undefined;       // references to ids that were never defined (a damaged or cut trace)
     struct gv_trace_storage *storage;
 } gv_trace;
 

@@ -25,7 +25,8 @@ gv_status gv_writer_append(const char *path, uint64_t valid_bytes, uint64_t next
 // broken: it drops everything and every later call returns the first error's status; the target process must not
 // notice. A record of more than 63 MiB is refused with GV_ERR_LIMIT and the writer goes on without it; a frame record
 // with GV_ERR_USAGE, because the writer makes those itself.
-#define GV_DECLARE_WRITE(number, name, FIELDS) gv_status gv_write_##name(gv_writer *writer, const gv_##name##_record *record);
+#define GV_DECLARE_WRITE(number, name, FIELDS) \
+    gv_status gv_write_##name(gv_writer *writer, const gv_##name##_record *record);
 GV_RECORDS(GV_DECLARE_WRITE)
 
 // Writes what is buffered as one frame. Does nothing when the buffer is empty.
