@@ -1,6 +1,6 @@
 #!/bin/sh
-# All tests that need no GPU: tests/run.sh BUILD. The unit and end-to-end tests and the twins in BUILD, the unit tests
-# once more with AddressSanitizer and UndefinedBehaviorSanitizer, and those of threads with ThreadSanitizer.
+# All tests that need no GPU: tests/run.sh BUILD. The unit and end-to-end tests and the twins in BUILD, and the
+# unit and recorder tests once more with AddressSanitizer and UndefinedBehaviorSanitizer and with ThreadSanitizer.
 # Ends in one line `N passed, N failed`; exits 1 when something failed.
 set -u
 build=${1:?usage: tests/run.sh BUILD}
@@ -41,7 +41,7 @@ sanitized() {
     shift 2
     if cmake -S . -B "$folder" -G Ninja -DGV_SANITIZE="$sanitizer" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
         > "$folder.log" 2>&1 && cmake --build "$folder" >> "$folder.log" 2>&1; then
-        tests "unit tests with -fsanitize=$sanitizer" "$folder" "$@"
+        tests "tests with -fsanitize=$sanitizer" "$folder" "$@"
     else
         tail -30 "$folder.log"
         echo "the build with -fsanitize=$sanitizer failed; its log is $folder.log"
@@ -54,8 +54,8 @@ tests "unit and end-to-end tests" "$build"
 echo "== twins on the software driver"
 if sh twins/run.sh "$build"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 
-sanitized memory address,undefined -L unit
-sanitized threads thread -L threads
+sanitized memory address,undefined -L 'unit|end-to-end'
+sanitized threads thread -L 'unit|end-to-end'
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -73,9 +73,10 @@ void gv_capture_began(CUstream stream, bool per_thread, unsigned mode)
 
 void gv_capture_ended(CUstream stream, bool per_thread, CUgraph graph, CUresult result)
 {
-    // A failed end leaves the capture over as well, except where it was not this stream's or thread's to end.
-    if (result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD && result != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED &&
-        result != CUDA_ERROR_ILLEGAL_STATE && result != CUDA_ERROR_INVALID_VALUE) {
+    // A failed end leaves the capture over as well, from the wrong thread too; except where there was none to end or
+    // another stream began it.
+    if (result != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED && result != CUDA_ERROR_ILLEGAL_STATE &&
+        result != CUDA_ERROR_INVALID_VALUE) {
         int before = atomic_load(&captures);
         while (before > 0 && !atomic_compare_exchange_weak(&captures, &before, before - 1))
             ;
@@ -194,7 +195,7 @@ typedef struct template_node {
 } template_node;
 
 typedef struct exec_row {
-    gv_exec exec;
+    gv_exec exec; // first: a gv_exec of the header is the head of a row
     template_node *templates;
     size_t template_count, template_capacity;
     gv_handle_map by_node; // template node handle -> index in templates + 1
@@ -292,22 +293,33 @@ void gv_exec_updated(CUgraphExec handle, CUgraph graph)
     pthread_mutex_unlock(&lock);
 }
 
-void gv_exec_destroyed(CUgraphExec handle)
+gv_exec *gv_exec_take(CUgraphExec handle)
 {
     pthread_mutex_lock(&lock);
     exec_row *row = (exec_row *)(uintptr_t)gv_handle_map_take(&execs, (uintptr_t)handle);
-    uint64_t id = row ? row->exec.id : 0;
-    if (row) {
-        gv_snapshot_free(row->exec.snapshot);
-        gv_free(row->templates);
-        gv_handle_map_clear(&row->by_node);
-        gv_free(row);
-    }
     pthread_mutex_unlock(&lock);
-    if (id) {
-        gv_operation_record operation = {.kind = GV_OP_EXEC_DESTROY, .object = id};
-        gv_operation(&operation);
-    }
+    return row ? &row->exec : NULL;
+}
+
+void gv_exec_put_back(gv_exec *exec)
+{
+    pthread_mutex_lock(&lock);
+    if (exec)
+        gv_handle_map_set(&execs, (uintptr_t)exec->handle, (uintptr_t)exec);
+    pthread_mutex_unlock(&lock);
+}
+
+void gv_exec_destroyed(gv_exec *exec)
+{
+    if (!exec)
+        return;
+    exec_row *row = (exec_row *)exec;
+    gv_operation_record operation = {.kind = GV_OP_EXEC_DESTROY, .object = exec->id};
+    gv_operation(&operation);
+    gv_snapshot_free(exec->snapshot);
+    gv_free(row->templates);
+    gv_handle_map_clear(&row->by_node);
+    gv_free(row);
 }
 
 // Under the lock.

@@ -74,7 +74,12 @@ void gv_graph_destroyed(CUgraph graph);
 
 void gv_exec_created(CUgraphExec handle, CUgraph graph, unsigned long long flags);
 void gv_exec_updated(CUgraphExec handle, CUgraph graph);
-void gv_exec_destroyed(CUgraphExec handle);
+
+// Destroying takes three steps, because the driver may refuse it (during a capture it does) and may give the handle to
+// another exec as soon as it does not: the row is taken out, and then freed or put back. NULL is allowed.
+gv_exec *gv_exec_take(CUgraphExec handle);
+void gv_exec_put_back(gv_exec *exec);
+void gv_exec_destroyed(gv_exec *exec);
 
 // The node's parameters in the exec were replaced: `apply` repeats it on the clone's node.
 typedef CUresult (*gv_apply_params)(CUgraphNode node, const void *params);

@@ -265,7 +265,7 @@ GV_HOOK_PAIR(cuMemcpy3DPeerAsync, _ptsz, (const CUDA_MEMCPY3D_PEER *peer, CUstre
 // ---- Sets ----------------------------------------------------------------------------------------------------
 
 static void record_set(CUstream stream, bool per_thread, CUdeviceptr to, size_t pitch, uint64_t value, unsigned element,
-                       size_t width, size_t height)
+                       size_t width, size_t height, bool synchronous)
 {
     if (gv_captures_active() && gv_capture_note(stream, per_thread))
         return;
@@ -278,6 +278,7 @@ static void record_set(CUstream stream, bool per_thread, CUdeviceptr to, size_t 
         .address = to,
         .value = value,
         .size = width * element * height,
+        .flags = synchronous ? GV_COPY_SYNCHRONOUS : 0,
     };
     operation.detail.items = detail;
     operation.detail.count = height > 1 ? gv_memset_detail(&set, detail) : 0;
@@ -292,7 +293,7 @@ static void record_set(CUstream stream, bool per_thread, CUdeviceptr to, size_t 
             return real(to, value, count);                                                                    \
         CUresult result = real(to, value, count);                                                             \
         if (result == CUDA_SUCCESS)                                                                           \
-            record_set(NULL, per_thread, to, 0, value, sizeof(type), count, 1);                               \
+            record_set(NULL, per_thread, to, 0, value, sizeof(type), count, 1, true);                         \
         gv_leave();                                                                                           \
         return result;                                                                                        \
     }                                                                                                         \
@@ -303,7 +304,7 @@ static void record_set(CUstream stream, bool per_thread, CUdeviceptr to, size_t 
             return real(to, value, count, stream);                                                            \
         CUresult result = real(to, value, count, stream);                                                     \
         if (result == CUDA_SUCCESS)                                                                           \
-            record_set(stream, per_thread, to, 0, value, sizeof(type), count, 1);                             \
+            record_set(stream, per_thread, to, 0, value, sizeof(type), count, 1, false);                      \
         gv_leave();                                                                                           \
         return result;                                                                                        \
     }                                                                                                         \
@@ -315,7 +316,7 @@ static void record_set(CUstream stream, bool per_thread, CUdeviceptr to, size_t 
             return real(to, pitch, value, width, height);                                                     \
         CUresult result = real(to, pitch, value, width, height);                                              \
         if (result == CUDA_SUCCESS)                                                                           \
-            record_set(NULL, per_thread, to, pitch, value, sizeof(type), width, height);                      \
+            record_set(NULL, per_thread, to, pitch, value, sizeof(type), width, height, true);                \
         gv_leave();                                                                                           \
         return result;                                                                                        \
     }                                                                                                         \
@@ -327,7 +328,7 @@ static void record_set(CUstream stream, bool per_thread, CUdeviceptr to, size_t 
             return real(to, pitch, value, width, height, stream);                                             \
         CUresult result = real(to, pitch, value, width, height, stream);                                      \
         if (result == CUDA_SUCCESS)                                                                           \
-            record_set(stream, per_thread, to, pitch, value, sizeof(type), width, height);                    \
+            record_set(stream, per_thread, to, pitch, value, sizeof(type), width, height, false);             \
         gv_leave();                                                                                           \
         return result;                                                                                        \
     }

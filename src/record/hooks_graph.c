@@ -183,8 +183,12 @@ GV_HOOK(cuGraphExecDestroy, (CUgraphExec exec), (exec))
 {
     if (!gv_enter())
         return real(exec);
-    gv_exec_destroyed(exec);
+    gv_exec *row = gv_exec_take(exec);
     CUresult result = real(exec);
+    if (result == CUDA_SUCCESS)
+        gv_exec_destroyed(row);
+    else
+        gv_exec_put_back(row);
     gv_leave();
     return result;
 }

@@ -259,14 +259,14 @@ enum gv_operation_kind {
     GV_OP_NONE = 0,
     GV_OP_KERNEL = 1,          // stream; object: function
     GV_OP_MEMCPY = 2,          // stream; address: destination, value: source, size; flags; detail for 2D and 3D
-    GV_OP_MEMSET = 3,          // stream; address, size, value; detail for 2D
+    GV_OP_MEMSET = 3,          // stream; address, size, value; flags; detail for 2D
     GV_OP_HOST_FUNCTION = 4,   // stream
     GV_OP_EVENT_RECORD = 5,    // stream; object: event
     GV_OP_EVENT_WAIT = 6,      // stream; object: event
     GV_OP_VALUE_WRITE = 7,     // stream; address, value, size (4 or 8)
     GV_OP_VALUE_WAIT = 8,      // stream; address, value, size; flags: CUstreamWaitValue_flags
     GV_OP_ALLOC = 9,           // object: allocation (stream: stream-ordered)
-    GV_OP_FREE = 10,           // object: allocation (stream: stream-ordered; 0: ordinary, which synchronises)
+    GV_OP_FREE = 10,           // object: allocation (stream: stream-ordered; 0: ordinary)
     GV_OP_GRAPH_LAUNCH = 11,   // stream; object: exec
     GV_OP_STREAM_SYNC = 12,    // stream; host waits
     GV_OP_EVENT_SYNC = 13,     // object: event; host waits

@@ -253,6 +253,7 @@ class EndToEnd(unittest.TestCase):
 
     # ---- Python ----
 
+    @unittest.skipIf("thread" in os.environ.get("GV_SANITIZE", ""), "Python is not built with ThreadSanitizer")
     def test_python_frames(self):
         script = os.path.join(HERE, "target.py")
         run = Recorded([sys.executable, script, KERNELS])
