@@ -191,11 +191,19 @@ static void write_access(replay *run, const gv_snapshot *snapshot, uint32_t node
                                              : kind == GV_ACCESS_WRITE ? record.writes
                                                                        : record.atomics)
                                                 .length;
-    if (lost) {
+    // A set that cannot be kept whole is not kept at all, and the node is incomplete: it must not pass for a node that
+    // touches nothing.
+    if (lost || gv_write_access(gv_state.writer, &record) == GV_ERR_LIMIT) {
         record.precision = GV_PRECISION_INCOMPLETE;
-        record.reason = string_id("memory for its access set ran out");
+        record.reason = string_id(lost ? "memory for its access set ran out"
+                                       : "its access set is larger than a record of the trace may be");
+        gv_bytes reads = record.reads, writes = record.writes, atomics = record.atomics;
+        record.reads = record.writes = record.atomics = (gv_bytes){0};
+        gv_write_access(gv_state.writer, &record);
+        record.reads = reads;
+        record.writes = writes;
+        record.atomics = atomics;
     }
-    gv_write_access(gv_state.writer, &record);
     gv_free((void *)record.reads.data);
     gv_free((void *)record.writes.data);
     gv_free((void *)record.atomics.data);
@@ -651,6 +659,9 @@ static enum attempt run_armed(gv_exec *exec, CUstream stream, bool per_thread, C
         *why = exec->unknown[0] ? exec->unknown : exec->snapshot ? exec->snapshot->refusal : "it was not read";
         return REFUSED;
     }
+    *why = "recording was begun with --arm none, and its nodes were not kept";
+    if (!exec->snapshot->owned)
+        return REFUSED;
     run.source = gv_source(why);
     if (!run.source)
         return REFUSED;

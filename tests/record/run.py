@@ -126,6 +126,62 @@ class EndToEnd(unittest.TestCase):
         self.assertEqual(races(report), [])
         self.assertEqual(len(incompletes(report)), 1)
 
+    def test_the_program_can_ask(self):
+        # Without arming the nodes are not kept: the request is refused with the reason, and the launch runs.
+        run = self.record("arm-next", options=("--arm", "none"))
+        self.assertEqual([row["recorded"] for row in run.show("launches")], ["no", "no", "refused", "no", "no"])
+        self.assertIn("--arm none", run.show("launches")[2]["reason"])
+        launches = self.record("arm-next", options=("--arm", "100")).show("launches")
+        self.assertEqual([row["recorded"] for row in launches], ["no", "no", "complete", "no", "no"])
+
+    # ---- Operations outside of graphs ----
+
+    def operations(self, run):
+        printed = subprocess.run([BUILD + "/tests/record_operations", run.paths[0]], capture_output=True, text=True,
+                                 check=True).stdout
+        return [(line.split()[0], *map(int, line.split()[1:])) for line in printed.splitlines()]
+
+    def test_operations(self):
+        for way in ("proc", "linked"):
+            with self.subTest(way=way):
+                all_of_them = self.operations(self.record("operations", way))
+                one, two, legacy = 1, 2, 3
+                device, pool = 1, 2
+                from_host, to_host, pageable, synchronous = 1, 2, 4, 8
+                self.assertEqual(all_of_them, [
+                    ("stream-create", one, 0, 0, 0),
+                    ("stream-create", two, 0, 0, 0),
+                    ("alloc", 0, device, BYTES, 0),
+                    ("memcpy", legacy, 0, 4, from_host | pageable | synchronous),
+                    ("memset", one, 0, BYTES, 0),
+                    ("kernel", one, 1, 0, 0),
+                    ("event-record", one, 1, 0, 0),
+                    ("event-wait", two, 1, 0, 0),
+                    ("host-function", two, 0, 0, 0),
+                    ("event-sync", 0, 1, 0, 0),
+                    ("event-query", 0, 1, 0, 0),
+                    ("value-write", one, 0, 4, 0),
+                    ("value-wait", two, 0, 4, 1),
+                    ("alloc", two, pool, BYTES, 0),
+                    ("memcpy", two, 0, BYTES, 0),
+                    ("free", two, pool, 0, 0),
+                    ("stream-sync", two, 0, 0, 0),
+                    ("stream-query", two, 0, 0, 0),
+                    ("memcpy", legacy, 0, 4, to_host | pageable | synchronous),
+                    ("host-order", 0, 5, 0, 0),
+                    ("host-order", 0, 5, 0, 1),
+                    ("context-sync", 0, 1, 0, 0),
+                    ("event-destroy", 0, 1, 0, 0),
+                    ("stream-destroy", two, 0, 0, 0),
+                    ("free", 0, device, 0, 0),
+                ])
+
+    def test_per_thread_default_stream_is_another(self):
+        all_of_them = self.operations(self.record("operations", "proc-ptsz"))
+        copies = [row for row in all_of_them if row[0] == "memcpy" and row[4]]
+        self.assertEqual(len({row[1] for row in copies}), 1)
+        self.assertNotIn(copies[0][1], (1, 2))
+
     # ---- Changes of an executable graph ----
 
     def test_update_is_followed(self):

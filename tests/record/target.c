@@ -2,6 +2,8 @@
 //
 // WAY is how it finds the driver: linked (symbols of libcuda), dlsym, proc (cuGetProcAddress) or proc-ptsz (the same,
 // asking for the per-thread-stream variants). SCENARIO is one of the functions in the table at the end.
+#include "gravel.h"
+
 #include <cuda.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -29,14 +31,22 @@ enum { COUNT = 1024, BYTES = COUNT * 4 };
     F(cuMemFreeAsync, "cuMemFreeAsync")                                    \
     F(cuMemsetD32Async, "cuMemsetD32Async")                                \
     F(cuMemcpyDtoH, "cuMemcpyDtoH_v2")                                     \
+    F(cuMemcpyHtoD, "cuMemcpyHtoD_v2")                                     \
     F(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2")                           \
     F(cuStreamCreate, "cuStreamCreate")                                    \
+    F(cuStreamDestroy, "cuStreamDestroy_v2")                               \
     F(cuStreamSynchronize, "cuStreamSynchronize")                          \
+    F(cuStreamQuery, "cuStreamQuery")                                      \
     F(cuStreamWaitEvent, "cuStreamWaitEvent")                              \
+    F(cuStreamWaitValue32, "cuStreamWaitValue32_v2")                       \
+    F(cuStreamWriteValue32, "cuStreamWriteValue32_v2")                     \
     F(cuStreamBeginCapture, "cuStreamBeginCapture_v2")                     \
     F(cuStreamEndCapture, "cuStreamEndCapture")                            \
     F(cuEventCreate, "cuEventCreate")                                      \
+    F(cuEventDestroy, "cuEventDestroy_v2")                                 \
     F(cuEventRecord, "cuEventRecord")                                      \
+    F(cuEventSynchronize, "cuEventSynchronize")                            \
+    F(cuEventQuery, "cuEventQuery")                                        \
     F(cuLaunchKernel, "cuLaunchKernel")                                    \
     F(cuLaunchHostFunc, "cuLaunchHostFunc")                                \
     F(cuGraphCreate, "cuGraphCreate")                                      \
@@ -95,14 +105,15 @@ static void find_driver(const char *way)
         fail("cuGetProcAddress", 0);
     cuuint64_t flags = strcmp(way, "proc-ptsz") == 0 ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
                                                      : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
-    // The base name, without the version that the exported symbol carries.
+    // The base name, without the version that the exported symbol carries; 12.8, because cuCtxSynchronize of 13.0 is
+    // another function.
 #define ASKED(name, symbol)                                                      \
     {                                                                            \
         char base[64] = symbol;                                                  \
         char *version = strstr(base, "_v");                                      \
         if (version)                                                             \
             *version = '\0';                                                     \
-        if (look_up(base, (void **)&cu.name, 13000, flags, &status) || !cu.name) \
+        if (look_up(base, (void **)&cu.name, 12080, flags, &status) || !cu.name) \
             fail(symbol, status);                                                \
     }
     FUNCTIONS(ASKED)
@@ -435,6 +446,50 @@ static void exec_again(void)
     fail("execl", 0);
 }
 
+// Everything that orders, outside of a graph; run.py knows the list.
+static void operations(void)
+{
+    CUstream one = stream(), two = stream();
+    CUevent event;
+    CUdeviceptr memory = buffer(), block;
+    int value = 7, seen = 0;
+    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuMemcpyHtoD(memory, &value, 4));
+    CHECK(cuMemsetD32Async(memory, 0, COUNT, one));
+    launch_fill(one, memory, 3);
+    CHECK(cuEventRecord(event, one));
+    CHECK(cuStreamWaitEvent(two, event, 0));
+    CHECK(cuLaunchHostFunc(two, host_function, &seen));
+    CHECK(cuEventSynchronize(event));
+    CHECK(cuEventQuery(event));
+    CHECK(cuStreamWriteValue32(one, memory, 9, 0));
+    CHECK(cuStreamWaitValue32(two, memory, 9, CU_STREAM_WAIT_VALUE_EQ));
+    CHECK(cuMemAllocAsync(&block, BYTES, two));
+    CHECK(cuMemcpyDtoDAsync(block, memory, BYTES, two));
+    CHECK(cuMemFreeAsync(block, two));
+    CHECK(cuStreamSynchronize(two));
+    CHECK(cuStreamQuery(two));
+    CHECK(cuMemcpyDtoH(&value, memory, 4));
+    gravel_order_release(5);
+    gravel_order_acquire(5);
+    CHECK(cuCtxSynchronize());
+    CHECK(cuEventDestroy(event));
+    CHECK(cuStreamDestroy(two));
+    CHECK(cuMemFree(memory));
+}
+
+// Asks for the third of five launches itself.
+static void arm_next(void)
+{
+    branches b = make_branches(false);
+    CUgraphExec exec = instantiate(capture(&b, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    run(exec, b.main, 2);
+    if (!gravel_present())
+        fail("gravel_present", 0);
+    gravel_arm_next();
+    run(exec, b.main, 3);
+}
+
 static void empty(void)
 {
     CUgraph graph;
@@ -503,6 +558,8 @@ static const struct {
     {"fork-before", fork_before, true},
     {"empty", empty, false},
     {"init-only", init_only, true},
+    {"operations", operations, false},
+    {"arm-next", arm_next, false},
 };
 
 int main(int argc, char **argv)
