@@ -61,6 +61,7 @@ typedef struct gv_finding {
     uint64_t node;   // index + 1; 0: the graph as a whole
     size_t affected; // how many nodes, pairs or launches this one stands for; of a race, how many recorded
                      // launches of graphs of this structure showed the leading pair
+    size_t alike;    // of programmatic and never-armed ones: further graphs of the same structure with the same
     char *reason;    // owned; NULL for races
     bool suppressed; // matched by a suppression
 } gv_finding;

@@ -16,6 +16,7 @@ typedef struct unseen {
     uint64_t node; // index + 1; 0: the graph as a whole
     uint64_t launch;
     size_t affected;
+    size_t alike;       // further graphs of the same structure
     const char *reason; // in the trace, or owned
     bool owned;
 } unseen;
@@ -260,12 +261,13 @@ static gv_status report_unarmed(inspection *in, unarmed *graphs, size_t count)
         size_t launches = 0;
         for (next = i; next < count && graphs[next].fingerprint == graphs[i].fingerprint; next++)
             launches += graphs[next].launches;
-        unseen item = {.kind = GV_INCOMPLETE_NEVER_ARMED, .graph = graphs[i].graph, .affected = launches};
+        unseen item = {
+            .kind = GV_INCOMPLETE_NEVER_ARMED, .graph = graphs[i].graph, .affected = launches, .alike = next - i - 1};
         if (next == i + 1)
             status = add_formatted(in, item, "no launch of this graph was armed");
         else
-            status = add_formatted(in, item, "no launch of this graph or of %zu others of its structure was armed",
-                                   next - i - 1);
+            status = add_formatted(in, item, "no launch of this graph or of %zu %s of its structure was armed",
+                                   next - i - 1, next - i == 2 ? "other" : "others");
     }
     return status;
 }
@@ -343,7 +345,8 @@ static gv_status report(inspection *in, gv_findings *findings)
                               .launch = in->items[next - 1].launch,
                               .incomplete = item->kind,
                               .node = item->node,
-                              .affected = affected};
+                              .affected = affected,
+                              .alike = item->alike};
         if (!gv_findings_add_incomplete(findings, finding, item->reason))
             return out_of_memory(in);
     }

@@ -169,6 +169,7 @@ typedef struct snapshot {
     gv_flat_graph flat;
     uint64_t fingerprint;
     size_t first_alike; // index of the first snapshot of the same structure
+    bool undecided;     // a launch of it had pairs that only programmatic edges order
 } snapshot;
 
 // Where a pair was seen: the launch that showed it first, and how many did.
@@ -261,6 +262,10 @@ static gv_status report_undecided(detection *d, const snapshot *from, const gv_r
         added->node = (uint64_t)first + 1;
         added->edge_from = first;
         added->edge_to = second;
+        for (size_t i = 0; i < d->snapshot_count; i++) {
+            const snapshot *other = &d->snapshots[i];
+            added->alike += other != from && other->undecided && other->first_alike == from->first_alike;
+        }
     }
     return status;
 }
@@ -324,6 +329,8 @@ static gv_status search_launches(detection *d, size_t structure, gv_race_subject
             status = gv_race_sweep(subject, input.streams, input.stream_count, &found, &undecided, d->error);
         if (!status)
             status = merge(d, c, &found);
+        if (undecided.pairs)
+            d->snapshots[d->candidates[c].snapshot].undecided = true;
         if (!status && undecided.pairs > most->pairs) {
             *most = undecided;
             *most_in = d->candidates[c].snapshot;

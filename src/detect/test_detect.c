@@ -631,7 +631,8 @@ static void test_graphs_never_armed(void **state)
     // The exec is updated to a graph of the same structure: one finding for both.
     run_exec(b, 11, third, 130);
     launch(b, 140, 11);
-    assert_incomplete(only_finding(b), GV_INCOMPLETE_NEVER_ARMED, second, 0, 3, "1 other");
+    assert_incomplete(only_finding(b), GV_INCOMPLETE_NEVER_ARMED, second, 0, 3, "1 other of its structure");
+    assert_int_equal(only_finding(b)->alike, 1);
     // An exec nobody defined.
     launch(b, 150, 99);
     assert_int_equal(detect(b), 2);

@@ -224,6 +224,7 @@ static void write_incomplete(gv_json *json, const gv_finding *finding, gv_string
         gv_json_null(json, "node_name");
     }
     gv_json_number(json, "affected", finding->affected);
+    gv_json_number(json, "alike", finding->alike);
     gv_json_text(json, "reason", finding->reason);
 }
 

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Most graphs of an incompleteness that are all named.
+enum { GRAPHS_LISTED = 5 };
+
 static void add_text(gv_string *out, gv_text text)
 {
     gv_string copy = {0};
@@ -335,51 +338,72 @@ const char *gv_incomplete_kind_name(enum gv_incomplete_kind kind)
     return "unknown";
 }
 
-// "18 of 60 nodes", "1 node"
+// "18 of 60 nodes", "900 of their 3,000 nodes", "1 node"
 static void add_share(gv_string *out, const gv_incomplete_group *group)
 {
-    const gv_graph *graph = gv_trace_graph(group->trace, group->graph);
-    if (graph && group->affected <= graph->node_count)
-        gv_string_add(out, "%s of %s", gv_number(group->affected), gv_count(graph->node_count, "node", "nodes"));
+    const char *of = group->graphs > 1 ? "of their " : "of ";
+    if (group->graph_nodes && group->affected <= group->graph_nodes)
+        gv_string_add(out, "%s %s%s", gv_number(group->affected), of, gv_count(group->graph_nodes, "node", "nodes"));
     else
         gv_string_add(out, "%s", gv_count(group->affected, "node", "nodes"));
 }
 
+static void add_launches(gv_string *out, const gv_incomplete_group *group)
+{
+    bool once = group->affected == 1;
+    if (!group->graph)
+        gv_string_add(out, "%s that the trace does not have.",
+                      gv_count(group->affected, "launch was of a graph", "launches were of graphs"));
+    else if (group->graphs > 1)
+        gv_string_add(out, "they were launched %s times in all, and no launch was recorded node by node.",
+                      gv_number(group->affected));
+    else if (once)
+        gv_string_add(out, "it was launched once, and that launch was not recorded node by node.");
+    else
+        gv_string_add(out, "it was launched %s times, and no launch was recorded node by node.",
+                      gv_number(group->affected));
+}
+
 void gv_message_incomplete_title(gv_string *out, const gv_incomplete_group *group, bool name_process)
 {
+    bool one = group->affected == 1;
     gv_string_add(out, "incomplete");
-    if (group->graph)
-        add_where(out, group->trace, group->graph, name_process);
-    else if (name_process)
-        gv_string_add(out, " in process %" PRIu64, group->trace->process.pid);
+    if (group->graphs == 1)
+        gv_string_add(out, " in graph #%" PRIu64, group->graph);
+    else if (group->graphs)
+        gv_string_add(out, " in %s graphs", gv_number(group->graphs));
+    if (name_process)
+        gv_string_add(out, " %s process %" PRIu64, group->graphs ? "of" : "in", group->trace->process.pid);
     gv_string_add(out, ": ");
     switch (group->kind) {
     case GV_INCOMPLETE_NODE:
         gv_string_add(out, "what ");
         add_share(out, group);
-        gv_string_add(out, " %s could not be seen in full.", group->affected == 1 ? "accesses" : "access");
+        gv_string_add(out, " %s could not be seen in full.", one ? "accesses" : "access");
         break;
-    case GV_INCOMPLETE_GRAPH: gv_string_add(out, "what this graph does could not be recorded in full."); break;
+    case GV_INCOMPLETE_GRAPH:
+        gv_string_add(out, "what %s could not be recorded in full.",
+                      group->graphs > 1 ? "these graphs do"
+                      : group->graph    ? "this graph does"
+                                        : "a launched graph does");
+        break;
     case GV_INCOMPLETE_PROGRAMMATIC:
         gv_string_add(
-            out, "%s, and only programmatic edges order %s.",
+            out, "%s%s, and only programmatic edges order %s.", group->at_least ? "at least " : "",
             gv_count(group->affected, "pair of nodes touches the same bytes", "pairs of nodes touch the same bytes"),
-            group->affected == 1 ? "it" : "them");
+            one ? "it" : "them");
         break;
-    case GV_INCOMPLETE_TRACE: gv_string_add(out, "the recording as a whole has a gap."); break;
-    case GV_INCOMPLETE_NEVER_ARMED:
-        if (group->affected == 1)
-            gv_string_add(out, "it was launched once, and that launch was not recorded node by node.");
-        else
-            gv_string_add(out, "it was launched %s times, and no launch was recorded node by node.",
-                          gv_number(group->affected));
+    // A cut, damage, a kill, or a note of the recorder that names no graph.
+    case GV_INCOMPLETE_TRACE:
+        gv_string_add(out, "the recording lacks something that cannot be laid to one graph.");
         break;
+    case GV_INCOMPLETE_NEVER_ARMED: add_launches(out, group); break;
     }
 }
 
 // A node and what stands for its name, so that nodes of one kernel can be put together.
 typedef struct unseen_node {
-    uint64_t node;
+    uint64_t graph, node;
     enum gv_node_kind kind;
     uint64_t function;
 } unseen_node;
@@ -391,17 +415,65 @@ static int by_name(const void *left, const void *right)
         return a->kind < b->kind ? -1 : 1;
     if (a->function != b->function)
         return a->function < b->function ? -1 : 1;
+    if (a->graph != b->graph)
+        return a->graph < b->graph ? -1 : 1;
     return a->node < b->node ? -1 : a->node > b->node;
 }
 
+// How many nodes from the first on lie in its graph.
+static size_t run_of_graph(const unseen_node *nodes, size_t count)
+{
+    size_t run = 1;
+    while (run < count && nodes[run].graph == nodes[0].graph)
+        run++;
+    return run;
+}
+
+// Are the numbers the same in every graph, and the graphs as many as `graphs`?
+static bool same_in_each(const unseen_node *nodes, size_t count, size_t graphs)
+{
+    size_t run = run_of_graph(nodes, count);
+    for (size_t i = run; i < count; i++) {
+        bool opens = i % run == 0;
+        if (nodes[i].node != nodes[i - run].node || opens != (nodes[i].graph != nodes[i - 1].graph))
+            return false;
+    }
+    return count == run * graphs;
+}
+
+// ": #1, #3, #5 and 2 more" of one graph; of `graphs` of them the same with " of each graph" where that is true, else
+// ": 250 in 50 graphs, the first is #1 of graph #1".
+static void add_numbers(gv_string *out, const unseen_node *nodes, size_t count, size_t shown, size_t graphs)
+{
+    bool each = graphs > 1 && same_in_each(nodes, count, graphs);
+    if (graphs > 1 && !each) {
+        size_t of = 1;
+        for (size_t i = 1; i < count; i++)
+            of += nodes[i].graph != nodes[i - 1].graph;
+        gv_string_add(out, ": %s in %s, the first is #%" PRIu64 " of graph #%" PRIu64, gv_number(count),
+                      gv_count(of, "graph", "graphs"), nodes[0].node, nodes[0].graph);
+        return;
+    }
+    size_t numbers = each ? count / graphs : count;
+    for (size_t i = 0; i < numbers && i < shown; i++)
+        gv_string_add(out, "%s #%" PRIu64, i ? "," : ":", nodes[i].node);
+    if (numbers > shown)
+        gv_string_add(out, " and %s more", gv_number(numbers - shown));
+    gv_string_add(out, each ? " of each graph" : "");
+}
+
+static bool same_name(const unseen_node *a, const unseen_node *b)
+{
+    return a->kind == b->kind && a->function == b->function;
+}
+
 // "nvjet_...: #1, #3, #5 and 2 more; sdpa_...: #4"
-static void add_names_and_numbers(gv_string *out, const gv_incomplete_group *group, const gv_graph *graph,
-                                  const unseen_node *nodes, size_t count, size_t shown)
+static void add_names_and_numbers(gv_string *out, const gv_trace *trace, const unseen_node *nodes, size_t count,
+                                  size_t graphs, size_t shown)
 {
     size_t names = 0;
     for (size_t first = 0, next; first < count; first = next) {
-        for (next = first;
-             next < count && nodes[next].kind == nodes[first].kind && nodes[next].function == nodes[first].function;)
+        for (next = first; next < count && same_name(&nodes[next], &nodes[first]);)
             next++;
         if (names++ == shown) {
             gv_string_add(out, "; and %s of other names (--verbose lists all)",
@@ -409,26 +481,14 @@ static void add_names_and_numbers(gv_string *out, const gv_incomplete_group *gro
             return;
         }
         gv_string_add(out, names > 1 ? "; " : "");
-        gv_node_name(out, group->trace, graph, nodes[first].node, GV_MESSAGE_NAME_WIDTH);
-        for (size_t i = first; i < next && i - first < shown; i++)
-            gv_string_add(out, "%s #%" PRIu64, i > first ? "," : ":", nodes[i].node);
-        if (next - first > shown)
-            gv_string_add(out, " and %s more", gv_number(next - first - shown));
+        gv_node_name(out, trace, gv_trace_graph(trace, nodes[first].graph), nodes[first].node, GV_MESSAGE_NAME_WIDTH);
+        add_numbers(out, nodes + first, next - first, shown, graphs);
     }
 }
 
 void gv_message_incomplete_nodes(gv_string *out, const gv_incomplete_group *group, const gv_findings *findings,
                                  const gv_overview *overview, size_t shown)
 {
-    const gv_graph *graph = gv_trace_graph(group->trace, group->graph);
-    if (group->kind == GV_INCOMPLETE_PROGRAMMATIC) {
-        const gv_finding *finding = &findings->items[overview->order[group->first]];
-        gv_string_add(out, "for example ");
-        add_node(out, finding, finding->edge_from);
-        gv_string_add(out, " and ");
-        add_node(out, finding, finding->edge_to);
-        return;
-    }
     unseen_node *nodes = gv_calloc(group->count, sizeof *nodes);
     size_t count = 0;
     if (!nodes) {
@@ -437,23 +497,112 @@ void gv_message_incomplete_nodes(gv_string *out, const gv_incomplete_group *grou
     }
     for (size_t i = group->first; i < group->first + group->count; i++) {
         const gv_finding *finding = &findings->items[overview->order[i]];
-        if (!finding->node || !graph || finding->node > graph->node_count)
+        const gv_graph *of = gv_trace_graph(group->trace, finding->graph);
+        if (!finding->node || !of || finding->node > of->node_count)
             continue;
-        const gv_node *node = &graph->nodes[finding->node - 1];
-        nodes[count++] =
-            (unseen_node){finding->node - 1, node->kind, node->kind == GV_NODE_KERNEL ? node->function : 0};
+        if (group->kind == GV_INCOMPLETE_PROGRAMMATIC) {
+            gv_string_add(out, "for example ");
+            add_node(out, finding, finding->edge_from);
+            gv_string_add(out, " and ");
+            add_node(out, finding, finding->edge_to);
+            if (group->listed > 1)
+                gv_string_add(out, " of graph #%" PRIu64, finding->graph);
+            break;
+        }
+        const gv_node *node = &of->nodes[finding->node - 1];
+        nodes[count++] = (unseen_node){finding->graph, finding->node - 1, node->kind,
+                                       node->kind == GV_NODE_KERNEL ? node->function : 0};
     }
     if (count)
         qsort(nodes, count, sizeof *nodes, by_name);
-    add_names_and_numbers(out, group, graph, nodes, count, shown);
+    add_names_and_numbers(out, group->trace, nodes, count, group->listed, shown);
     gv_free(nodes);
+}
+
+// "#1 "decode""
+static void add_graph_name(gv_string *out, uint64_t id, const gv_graph *graph)
+{
+    gv_string_add(out, "#%" PRIu64, id);
+    if (graph && graph->name && *graph->name) {
+        gv_string_add(out, " \"");
+        gv_string_add_safe(out, graph->name);
+        gv_string_add(out, "\"");
+    }
+}
+
+static bool same_words(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool same_place(const gv_place *a, const gv_place *b)
+{
+    return a->kind == b->kind && a->line == b->line && a->address == b->address && same_words(a->file, b->file) &&
+           same_words(a->function, b->function) && same_words(a->module, b->module);
+}
+
+// ", captured at decode.py:33 in capture" with `before` in front; adds nothing for a place that is not known.
+static void add_graph_place(gv_string *out, const char *before, const gv_graph *graph, const gv_place *place)
+{
+    if (place->kind == GV_PLACE_NONE)
+        return;
+    gv_string_add(out, "%s%s at ", before,
+                  graph->origin == GV_GRAPH_CAPTURED  ? "captured"
+                  : graph->origin == GV_GRAPH_UPDATED ? "updated"
+                                                      : "built");
+    gv_place_print(out, place);
+}
+
+// The graphs that findings of the group name, cut to a few, and where they were captured if that is one place.
+static void add_listed_graphs(gv_string *out, const gv_incomplete_group *group, const gv_findings *findings,
+                              const gv_overview *overview)
+{
+    // Cutting is worth it only where it saves more than the words "and 1 more".
+    size_t seen = 0, shown = group->listed <= GRAPHS_LISTED ? group->listed : GRAPHS_LISTED - 2;
+    uint64_t before = 0;
+    const gv_graph *first = gv_trace_graph(group->trace, group->graph);
+    gv_place place = {0};
+    bool one_place = first != NULL;
+    for (size_t i = group->first; i < group->first + group->count; i++) {
+        uint64_t id = findings->items[overview->order[i]].graph;
+        const gv_graph *graph = gv_trace_graph(group->trace, id);
+        if (!id || id == before)
+            continue;
+        before = id;
+        gv_place at = graph && !graph->parent ? gv_stack_place(group->trace, graph->stack) : (gv_place){0};
+        if (!seen)
+            place = at;
+        one_place = one_place && graph && graph->origin == first->origin && same_place(&at, &place);
+        if (seen++ < shown) {
+            gv_string_add(out, "%s", seen == 1 ? "" : seen == group->listed ? " and " : ", ");
+            add_graph_name(out, id, graph);
+        }
+    }
+    if (seen > shown)
+        gv_string_add(out, " and %s more (--verbose lists all)", gv_number(seen - shown));
+    if (one_place)
+        add_graph_place(out, seen == 2 ? ", both " : ", all ", first, &place);
+}
+
+void gv_message_incomplete_graphs(gv_string *out, const gv_incomplete_group *group, const gv_findings *findings,
+                                  const gv_overview *overview)
+{
+    if (group->listed == 1)
+        gv_message_graph(out, group->trace, group->graph);
+    if (group->listed > 1)
+        add_listed_graphs(out, group, findings, overview);
+    // What no finding names is listed nowhere: a program that captures at every step has thousands of them.
+    if (group->graphs > group->listed)
+        gv_string_add(out, "; and %s of the same structure as %s", gv_number(group->graphs - group->listed),
+                      group->listed > 1 ? "one of these" : "this one");
 }
 
 void gv_message_incomplete_remedy(gv_string *out, const gv_incomplete_group *group)
 {
     switch (group->kind) {
     case GV_INCOMPLETE_NODE:
-        gv_string_add(out, "Races of the other nodes are reported all the same; races of these may be missing.");
+        gv_string_add(out, "Races among the other nodes are reported all the same. Races of these may be missing: "
+                           "`gravel show FILE edges` lists what orders them.");
         break;
     case GV_INCOMPLETE_PROGRAMMATIC:
         gv_string_add(out,
@@ -470,8 +619,9 @@ void gv_message_incomplete_remedy(gv_string *out, const gv_incomplete_group *gro
 
 void gv_message_incomplete_properties(gv_string *out, const gv_incomplete_group *group)
 {
-    gv_string_add(out, "[properties] id=incomplete kind=%s pid=%" PRIu64 " graph=%" PRIu64 " affected=%zu",
-                  gv_incomplete_kind_name(group->kind), group->trace->process.pid, group->graph, group->affected);
+    gv_string_add(out, "[properties] id=incomplete kind=%s pid=%" PRIu64 " graph=%" PRIu64 " affected=%zu graphs=%zu",
+                  gv_incomplete_kind_name(group->kind), group->trace->process.pid, group->graph, group->affected,
+                  group->graphs);
 }
 
 // ---- Graphs, stacks, the end ------------------------------------------------------------------------------------
@@ -479,14 +629,9 @@ void gv_message_incomplete_properties(gv_string *out, const gv_incomplete_group 
 void gv_message_graph(gv_string *out, const gv_trace *trace, uint64_t id)
 {
     const gv_graph *graph = gv_trace_graph(trace, id);
-    gv_string_add(out, "#%" PRIu64, id);
+    add_graph_name(out, id, graph);
     if (!graph)
         return;
-    if (graph->name && *graph->name) {
-        gv_string_add(out, " \"");
-        gv_string_add_safe(out, graph->name);
-        gv_string_add(out, "\"");
-    }
     gv_string_add(out, ", %s", gv_count(graph->node_count, "node", "nodes"));
     if (graph->parent) {
         gv_string_add(out, ", %s node #%" PRIu64 " of graph #%" PRIu64,
@@ -495,13 +640,7 @@ void gv_message_graph(gv_string *out, const gv_trace *trace, uint64_t id)
         return;
     }
     gv_place place = gv_stack_place(trace, graph->stack);
-    if (place.kind != GV_PLACE_NONE) {
-        gv_string_add(out, ", %s at ",
-                      graph->origin == GV_GRAPH_CAPTURED  ? "captured"
-                      : graph->origin == GV_GRAPH_UPDATED ? "updated"
-                                                          : "built");
-        gv_place_print(out, &place);
-    }
+    add_graph_place(out, ", ", graph, &place);
 }
 
 void gv_message_python_frame(gv_string *out, const gv_python_frame *frame)
@@ -527,16 +666,20 @@ void gv_message_host_frame(gv_string *out, const gv_trace *trace, const gv_host_
     gv_string_add(out, "+0x%" PRIx64 ")", frame->address);
 }
 
-// "18 of 60 nodes of graph #1 could not be seen (tensor copies)"
+// "18 of 60 nodes of graph #1 could not be seen (tensor copies)", "900 of 3,000 nodes of 50 graphs could not be seen"
 static void add_unseen_nodes(gv_string *out, const gv_overview *overview)
 {
-    const gv_graph *graph =
-        overview->unseen_trace ? gv_trace_graph(overview->unseen_trace, overview->unseen_graph) : NULL;
-    if (graph)
-        gv_string_add(out, "%s of %s of graph #%" PRIu64 " could not be seen", gv_number(overview->unseen_nodes),
-                      gv_count(graph->node_count, "node", "nodes"), overview->unseen_graph);
+    // A damaged trace may name nodes that its graphs do not have.
+    if (overview->unseen_nodes <= overview->unseen_graph_nodes)
+        gv_string_add(out, "%s of ", gv_number(overview->unseen_nodes));
+    size_t nodes =
+        overview->unseen_nodes <= overview->unseen_graph_nodes ? overview->unseen_graph_nodes : overview->unseen_nodes;
+    gv_string_add(out, "%s of ", gv_count(nodes, "node", "nodes"));
+    if (overview->unseen_graphs == 1)
+        gv_string_add(out, "graph #%" PRIu64, overview->unseen_graph);
     else
-        gv_string_add(out, "%s could not be seen", gv_count(overview->unseen_nodes, "node", "nodes"));
+        gv_string_add(out, "%s graphs", gv_number(overview->unseen_graphs));
+    gv_string_add(out, " could not be seen");
     const char *reason = overview->unseen_reason;
     if (reason && *reason && strlen(reason) <= 48) {
         gv_string_add(out, " (");
@@ -547,13 +690,21 @@ static void add_unseen_nodes(gv_string *out, const gv_overview *overview)
 
 static void add_incomplete_parts(gv_string *out, const gv_overview *overview)
 {
-    size_t graphs = 0, pairs = 0, never = 0, gaps = 0;
+    size_t pairs = 0, never = 0, strangers = 0, gaps = 0;
+    bool at_least = false;
     for (size_t i = 0; i < overview->group_count; i++) {
         const gv_incomplete_group *group = &overview->groups[i];
-        graphs += group->kind == GV_INCOMPLETE_GRAPH;
-        pairs += group->kind == GV_INCOMPLETE_PROGRAMMATIC ? group->affected : 0;
-        never += group->kind == GV_INCOMPLETE_NEVER_ARMED;
-        gaps += group->kind == GV_INCOMPLETE_TRACE;
+        at_least |= group->at_least;
+        switch (group->kind) {
+        case GV_INCOMPLETE_PROGRAMMATIC: pairs += group->affected; break;
+        case GV_INCOMPLETE_NEVER_ARMED:
+            never += group->graphs;
+            strangers += group->graph ? 0 : group->affected;
+            break;
+        case GV_INCOMPLETE_TRACE: gaps++; break;
+        case GV_INCOMPLETE_NODE:
+        case GV_INCOMPLETE_GRAPH: break;
+        }
     }
     const char *separator = "";
     if (overview->unseen_nodes) {
@@ -563,15 +714,18 @@ static void add_incomplete_parts(gv_string *out, const gv_overview *overview)
     const struct {
         size_t count;
         const char *one, *many;
+        bool at_least;
     } parts[] = {
-        {graphs, "graph could not be recorded in full", "graphs could not be recorded in full"},
-        {never, "graph was launched and never recorded", "graphs were launched and never recorded"},
-        {pairs, "pair hangs on programmatic edges", "pairs hang on programmatic edges"},
-        {gaps, "gap in the recording", "gaps in the recording"},
+        {overview->broken_graphs, "graph could not be recorded in full", "graphs could not be recorded in full", false},
+        {never, "graph was launched and never recorded", "graphs were launched and never recorded", false},
+        {strangers, "launch was of a graph not in the trace", "launches were of graphs not in the trace", false},
+        {pairs, "pair hangs on programmatic edges", "pairs hang on programmatic edges", at_least},
+        {gaps, "gap in the recording", "gaps in the recording", false},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (parts[i].count) {
-            gv_string_add(out, "%s%s", separator, gv_count(parts[i].count, parts[i].one, parts[i].many));
+            gv_string_add(out, "%s%s%s", separator, parts[i].at_least ? "at least " : "",
+                          gv_count(parts[i].count, parts[i].one, parts[i].many));
             separator = ", ";
         }
     }

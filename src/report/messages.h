@@ -33,8 +33,12 @@ void gv_message_race_properties(gv_string *out, const gv_finding *finding);
 
 // ---- An incompleteness ----
 void gv_message_incomplete_title(gv_string *out, const gv_incomplete_group *group, bool name_process);
+// Which nodes: by name, at most `shown` names and numbers of each.
 void gv_message_incomplete_nodes(gv_string *out, const gv_incomplete_group *group, const gv_findings *findings,
                                  const gv_overview *overview, size_t shown);
+// The graph, or "#1, #3, #5 and 47 more (--verbose lists all), all captured at decode.py:33 in capture".
+void gv_message_incomplete_graphs(gv_string *out, const gv_incomplete_group *group, const gv_findings *findings,
+                                  const gv_overview *overview);
 // What the reader can do about it; adds nothing when there is nothing to advise.
 void gv_message_incomplete_remedy(gv_string *out, const gv_incomplete_group *group);
 void gv_message_incomplete_properties(gv_string *out, const gv_incomplete_group *group);

@@ -1,6 +1,7 @@
 #include "report/overview.h"
 
 #include "base/memory.h"
+#include "detect/race_core.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,17 +55,29 @@ static int compare_numbers(uint64_t a, uint64_t b)
     return a < b ? -1 : a > b;
 }
 
+// Does the reason tell the graphs of such findings apart, and not why they are incomplete?
+static bool reason_is_of_graph(const gv_finding *item)
+{
+    return item->incomplete == GV_INCOMPLETE_PROGRAMMATIC ||
+           (item->incomplete == GV_INCOMPLETE_NEVER_ARMED && item->graph);
+}
+
+static const char *reason_of(const gv_finding *item)
+{
+    return item->reason ? item->reason : "";
+}
+
 static int compare_keys(const row *a, const row *b)
 {
     int order = compare_numbers(a->trace_index, b->trace_index);
-    if (!order)
-        order = compare_numbers(a->item->graph, b->item->graph);
     if (!order)
         order = compare_numbers(a->item->incomplete, b->item->incomplete);
     if (!order)
         order = compare_numbers(a->item->suppressed, b->item->suppressed);
     if (!order)
-        order = strcmp(a->item->reason ? a->item->reason : "", b->item->reason ? b->item->reason : "");
+        order = compare_numbers(reason_is_of_graph(a->item), reason_is_of_graph(b->item));
+    if (!order && !reason_is_of_graph(a->item))
+        order = strcmp(reason_of(a->item), reason_of(b->item));
     return order;
 }
 
@@ -73,8 +86,22 @@ static int compare_rows(const void *left, const void *right)
     const row *a = left, *b = right;
     int order = compare_keys(a, b);
     if (!order)
+        order = compare_numbers(a->item->graph, b->item->graph);
+    if (!order)
         order = compare_numbers(a->item->node, b->item->node);
     return order ? order : compare_numbers(a->finding, b->finding);
+}
+
+// Groups of one kind stand in the order of their first graphs, as the rest of the report does.
+static int compare_groups(const void *left, const void *right)
+{
+    const gv_incomplete_group *a = left, *b = right;
+    int order = compare_numbers(a->trace_index, b->trace_index);
+    if (!order)
+        order = compare_numbers(a->kind, b->kind);
+    if (!order)
+        order = compare_numbers(a->graph, b->graph);
+    return order ? order : compare_numbers(a->first, b->first);
 }
 
 static size_t index_of(gv_trace *const *traces, size_t count, const gv_trace *trace)
@@ -85,7 +112,7 @@ static size_t index_of(gv_trace *const *traces, size_t count, const gv_trace *tr
     return i;
 }
 
-static int compare_unseen(const void *left, const void *right)
+static int compare_places(const void *left, const void *right)
 {
     const row *a = left, *b = right;
     int order = compare_numbers(a->trace_index, b->trace_index);
@@ -94,30 +121,66 @@ static int compare_unseen(const void *left, const void *right)
     return order ? order : compare_numbers(a->item->node, b->item->node);
 }
 
-// Counts the nodes that could not be seen, each once though several reasons may name it. Sorts `rows` anew.
-static void count_unseen(row *rows, size_t count, gv_overview *overview)
+// Puts the rows of one kind first, by graph and node, and returns how many they are.
+static size_t select_kind(row *rows, size_t count, enum gv_incomplete_kind kind)
 {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
-        if (rows[i].item->incomplete == GV_INCOMPLETE_NODE)
-            rows[kept++] = rows[i];
+        if (rows[i].item->incomplete == kind) {
+            row found = rows[i];
+            rows[i] = rows[kept];
+            rows[kept++] = found;
+        }
     }
-    if (!kept)
-        return;
-    qsort(rows, kept, sizeof *rows, compare_unseen);
-    bool one_graph = true, one_reason = true;
+    if (kept)
+        qsort(rows, kept, sizeof *rows, compare_places);
+    return kept;
+}
+
+static bool same_graph(const row *a, const row *b)
+{
+    return a->trace_index == b->trace_index && a->item->graph == b->item->graph;
+}
+
+// Counts the nodes and graphs that could not be seen, each once though several reasons may name it. Sorts `rows` anew.
+static void count_unseen(row *rows, size_t count, gv_overview *overview)
+{
+    size_t kept = select_kind(rows, count, GV_INCOMPLETE_GRAPH);
+    for (size_t i = 0; i < kept; i++)
+        overview->broken_graphs += i == 0 || !same_graph(&rows[i - 1], &rows[i]);
+    kept = select_kind(rows, count, GV_INCOMPLETE_NODE);
+    bool one_reason = true;
     for (size_t i = 0; i < kept; i++) {
         const gv_finding *item = rows[i].item;
-        overview->unseen_nodes += i == 0 || compare_unseen(&rows[i - 1], &rows[i]) != 0;
-        one_graph = one_graph && item->trace == rows[0].item->trace && item->graph == rows[0].item->graph;
-        one_reason =
-            one_reason && item->reason && rows[0].item->reason && strcmp(item->reason, rows[0].item->reason) == 0;
+        overview->unseen_nodes += i == 0 || compare_places(&rows[i - 1], &rows[i]) != 0;
+        one_reason = one_reason && strcmp(reason_of(item), reason_of(rows[0].item)) == 0;
+        if (i && same_graph(&rows[i - 1], &rows[i]))
+            continue;
+        const gv_graph *graph = gv_trace_graph(item->trace, item->graph);
+        overview->unseen_graphs++;
+        overview->unseen_graph_nodes += graph ? graph->node_count : 0;
     }
-    if (one_graph) {
-        overview->unseen_trace = rows[0].item->trace;
+    if (kept && overview->unseen_graphs == 1)
         overview->unseen_graph = rows[0].item->graph;
-    }
-    overview->unseen_reason = one_reason ? rows[0].item->reason : NULL;
+    overview->unseen_reason = kept && one_reason ? rows[0].item->reason : NULL;
+}
+
+// Adds a finding to its group; `before` is the one that was added last, or NULL for the first of the group.
+static void add_to_group(gv_incomplete_group *group, const gv_finding *finding, const gv_finding *before)
+{
+    group->count++;
+    group->affected += finding->affected ? finding->affected : 1;
+    group->graphs += finding->alike;
+    group->at_least |=
+        finding->incomplete == GV_INCOMPLETE_PROGRAMMATIC && finding->affected >= GV_RACE_UNDECIDED_LIMIT;
+    if (before && group->reason && strcmp(group->reason, reason_of(finding)) != 0)
+        group->reason = NULL;
+    if (!finding->graph || (before && before->graph == finding->graph))
+        return;
+    const gv_graph *graph = gv_trace_graph(finding->trace, finding->graph);
+    group->graphs++;
+    group->listed++;
+    group->graph_nodes += graph ? graph->node_count : 0;
 }
 
 static gv_status gather_groups(gv_trace *const *traces, size_t trace_count, const gv_findings *findings,
@@ -142,23 +205,24 @@ static gv_status gather_groups(gv_trace *const *traces, size_t trace_count, cons
     qsort(rows, count, sizeof *rows, compare_rows);
     for (size_t i = 0; i < count; i++) {
         const gv_finding *finding = rows[i].item;
-        if (i == 0 || compare_keys(&rows[i - 1], &rows[i]) != 0) {
+        bool opens = i == 0 || compare_keys(&rows[i - 1], &rows[i]) != 0;
+        if (opens) {
             overview->groups[overview->group_count++] = (gv_incomplete_group){
                 .trace = finding->trace,
                 .trace_index = rows[i].trace_index,
                 .graph = finding->graph,
                 .kind = finding->incomplete,
-                .reason = finding->reason ? finding->reason : "",
+                .reason = reason_of(finding),
                 .suppressed = finding->suppressed,
                 .first = i,
             };
         }
-        gv_incomplete_group *group = &overview->groups[overview->group_count - 1];
-        group->count++;
-        group->affected += finding->affected ? finding->affected : 1;
+        add_to_group(&overview->groups[overview->group_count - 1], finding, opens ? NULL : rows[i - 1].item);
         overview->order[i] = rows[i].finding;
     }
     overview->order_count = count;
+    if (overview->group_count)
+        qsort(overview->groups, overview->group_count, sizeof *overview->groups, compare_groups);
     count_unseen(rows, count, overview);
     gv_free(rows);
     return GV_OK;

@@ -1,21 +1,26 @@
-// What all findings together amount to: the numbers of the summary line, and incompletenesses gathered by reason, so
-// that a graph with sixty tensor copies reads as one point and not as sixty.
+// What all findings together amount to: the numbers of the summary line, and incompletenesses gathered by reason over
+// all graphs of a trace, so that fifty captured batch sizes with sixty tensor copies each read as one point.
 #ifndef GV_REPORT_OVERVIEW_H
 #define GV_REPORT_OVERVIEW_H
 
 #include "base/error.h"
 #include "detect/finding.h"
 
-// Incomplete findings of one trace, graph, kind and reason: `order[first]` to `order[first + count - 1]`.
+// Incomplete findings of one trace, kind and reason: `order[first]` to `order[first + count - 1]`. Reasons that hold
+// numbers of their graph (programmatic pairs, launches never armed) do not part groups.
 typedef struct gv_incomplete_group {
     const gv_trace *trace;
     size_t trace_index;
-    uint64_t graph;
+    uint64_t graph; // the first one; 0: no graph of the trace
     enum gv_incomplete_kind kind;
-    const char *reason;
+    const char *reason; // NULL when the findings give different ones
     bool suppressed;
     size_t first, count;
-    size_t affected; // nodes, pairs or launches, by kind
+    size_t affected;    // nodes, pairs or launches, by kind
+    bool at_least;      // there are more pairs than `affected`, which were not counted
+    size_t graphs;      // how many it is about, with those of the same structure that findings stand for
+    size_t listed;      // of these, how many the findings name; the others are alike
+    size_t graph_nodes; // nodes of the named ones
 } gv_incomplete_group;
 
 typedef struct gv_overview {
@@ -24,14 +29,15 @@ typedef struct gv_overview {
     size_t graphs, nodes;  // recorded to their end and so checked; distinct snapshots, child graphs with their nodes
     bool complete;         // nothing is left that could not be seen; suppressed incompletenesses count as left
     bool incomplete_shown; // some of it is not suppressed
-    // Distinct nodes that could not be seen. The graph and the reason are given when there is only one.
-    size_t unseen_nodes;
-    const gv_trace *unseen_trace;
+    // Distinct nodes that could not be seen, and the graphs they lie in with all their nodes. The graph and the reason
+    // are given when there is only one.
+    size_t unseen_nodes, unseen_graphs, unseen_graph_nodes;
     uint64_t unseen_graph;
     const char *unseen_reason;
+    size_t broken_graphs; // distinct graphs that could not be recorded in full
     gv_incomplete_group *groups;
     size_t group_count;
-    size_t *order; // indices of incomplete findings, group by group, nodes ascending
+    size_t *order; // indices of incomplete findings, group by group, graphs and nodes ascending
     size_t order_count;
 } gv_overview;
 

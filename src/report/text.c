@@ -115,19 +115,50 @@ static void print_race(text_report *report, const gv_finding *finding)
     fputc('\n', report->out);
 }
 
+// Every graph of the group with its nodes, and with its own reason where the block gives none.
+static void list_incomplete(text_report *report, const gv_incomplete_group *group, const gv_findings *findings,
+                            const gv_overview *overview)
+{
+    size_t end = group->first + group->count;
+    for (size_t i = group->first, next; i < end; i = next) {
+        const gv_finding *finding = &findings->items[overview->order[i]];
+        for (next = i + 1; next < end && findings->items[overview->order[next]].graph == finding->graph;)
+            next++;
+        if (!finding->graph)
+            continue;
+        gv_incomplete_group part = *group;
+        part.graph = finding->graph;
+        part.listed = 1;
+        part.graphs = 1 + finding->alike;
+        part.first = i;
+        part.count = next - i;
+        gv_message_incomplete_graphs(&report->text, &part, findings, overview);
+        print_row(report, "graph");
+        gv_message_incomplete_nodes(&report->text, &part, findings, overview, SIZE_MAX);
+        print_row(report, "  nodes");
+        if (!group->reason || group->kind == GV_INCOMPLETE_PROGRAMMATIC) {
+            gv_string_add_safe(&report->text, finding->reason);
+            print_row(report, "  reason");
+        }
+    }
+}
+
 static void print_incomplete(text_report *report, const gv_incomplete_group *group, const gv_findings *findings,
                              const gv_overview *overview)
 {
     gv_message_incomplete_title(&report->text, group, report->name_process);
     print_paragraph(report, "");
-    gv_string_add_safe(&report->text, group->reason);
+    // What the reason of programmatic pairs says, the title and the nodes say too.
+    if (group->kind != GV_INCOMPLETE_PROGRAMMATIC)
+        gv_string_add_safe(&report->text, group->reason);
     print_row(report, "reason");
-    gv_message_incomplete_nodes(&report->text, group, findings, overview,
-                                report->options->verbose ? SIZE_MAX : NODES_SHOWN);
-    print_row(report, "nodes");
-    if (group->graph) {
-        gv_message_graph(&report->text, group->trace, group->graph);
-        print_row(report, "graph");
+    if (report->options->verbose) {
+        list_incomplete(report, group, findings, overview);
+    } else {
+        gv_message_incomplete_nodes(&report->text, group, findings, overview, NODES_SHOWN);
+        print_row(report, "nodes");
+        gv_message_incomplete_graphs(&report->text, group, findings, overview);
+        print_row(report, group->listed > 1 ? "graphs" : "graph");
     }
     gv_message_incomplete_remedy(&report->text, group);
     print_row(report, "what to do");

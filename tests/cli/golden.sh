@@ -36,6 +36,9 @@ golden check-group-all-pairs.txt 1 check --all-pairs group.gravel
 golden check-incomplete.txt 0 check incomplete.gravel
 golden check-incomplete-required.txt 1 check --require-complete incomplete.gravel
 golden check-several.txt 1 check several.gravel
+golden check-buckets.txt 1 check buckets.gravel
+golden check-buckets-verbose.txt 1 check --verbose buckets.gravel
+golden check-buckets-files.txt 1 check rank.gravel buckets.gravel
 golden check-child.txt 1 check child.gravel
 golden check-ranges.txt 1 check --ranges 2 ranges.gravel
 golden check-hostile.txt 1 check hostile.gravel
@@ -49,6 +52,7 @@ golden check-suppressed-in-part.txt 1 check --suppress group.supp group.gravel
 golden check-race.json 1 check --json race.gravel
 golden check-group.json 1 check --json group.gravel
 golden check-several.json 1 check --json several.gravel
+golden check-buckets.json 1 check --json buckets.gravel
 golden check-hostile.json 1 check --json hostile.gravel
 golden check-suppressed.json 0 check --json --suppress race.supp race.gravel
 for table in graphs nodes edges access allocations launches; do

@@ -289,6 +289,55 @@ static void write_several(const char *path)
     end(11);
 }
 
+// One bucket: a matrix product that nobody sees, a fill that nobody sees, a pair that only a programmatic edge orders.
+// `more` appends another product; `racing` appends a kernel on a side stream that overwrites what the pair works on.
+static uint64_t bucket(uint64_t graph, const char *name, uint64_t more, bool racing)
+{
+    uint64_t nodes = 4 + more + racing;
+    WRITE(graph, .id = graph, .origin = GV_GRAPH_CAPTURED, .nodes = nodes, .edges = 3 + more, .stack = STACK_CAPTURE,
+          .name = TEXT(name));
+    kernel(graph, 0, FUNCTION_SCALE, STACK_COPY, 1);
+    kernel(graph, 1, FUNCTION_GEMM, STACK_COPY, 1);
+    kernel(graph, 2, FUNCTION_TRITON, STACK_TOPK, 1);
+    kernel(graph, 3, FUNCTION_FILL, STACK_COPY, 1);
+    if (more)
+        kernel(graph, 4, FUNCTION_GEMM, STACK_COPY, 1);
+    if (racing)
+        kernel(graph, nodes - 1, FUNCTION_TOPK, STACK_TOPK, 2);
+    WRITE(edges, .graph = graph,
+          .items = {(const uint64_t[]){0, 1, 0, 0, 0, 2, 1, 1, 1, 3, 0, 0, 3, 4, 0, 0}, 4 * (3 + more)});
+    return nodes;
+}
+
+// As an engine captures its batch sizes: seven graphs of three structures that lack the same, two of which race, three
+// that were not armed, two of them of one structure, one that is not known, and a note that is about no graph.
+static void write_buckets(const char *path)
+{
+    static const char *const names[] = {"bs 64", "bs 32", "bs 16", "bs 8", "bs 4", "bs 2", "bs 1"};
+    begin(path, 812, "python serve.py");
+    definitions();
+    uint64_t sequence = 4;
+    for (uint64_t graph = 1; graph <= 7; graph++, sequence += 2) {
+        bool racing = graph == 1 || graph == 4;
+        uint64_t nodes = bucket(graph, names[graph - 1], graph <= 3, racing);
+        launch(sequence, graph, graph);
+        access_of(sequence + 1, graph, 0, 0, 0, BUFFER, 64);
+        access_of(sequence + 1, graph, 2, BUFFER, 64, OTHER, 64);
+        for (uint64_t node = 1; node < nodes - racing; node += node == 1 ? 2 : 1)
+            unseen(sequence + 1, graph, node);
+        if (racing)
+            access_of(sequence + 1, graph, nodes - 1, 0, 0, BUFFER + 32, 32);
+        WRITE(armed, .launch = sequence + 1, .exec = graph, .graph = graph, .duration_ns = 90000);
+    }
+    for (uint64_t graph = 8; graph <= 10; graph++, sequence += 2) {
+        bucket(graph, "", graph == 10, false);
+        launch(sequence, graph, graph);
+    }
+    WRITE(operation, .sequence = sequence, .kind = GV_OP_GRAPH_LAUNCH, .thread = 812, .stream = 1, .object = 99);
+    WRITE(note, .severity = GV_NOTE_INCOMPLETE, .text = TEXT("work of a green context was not recorded"));
+    end(sequence);
+}
+
 // A graph within a graph, with the race inside.
 static void write_child(const char *path)
 {
@@ -404,6 +453,7 @@ int main(int argc, char **argv)
     write_group("group.gravel");
     write_incomplete("incomplete.gravel");
     write_several("several.gravel");
+    write_buckets("buckets.gravel");
     write_child("child.gravel");
     write_ranges("ranges.gravel");
     write_hostile("hostile.gravel");
