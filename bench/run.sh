@@ -33,6 +33,10 @@ ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.1f", a / b }'; }
 
 # shape: NODES CHAINS EDGES RANGES-PER-NODE RACES SEED
 case_ "879 nodes" 879 8 1132 12 6 1
+if [ -x "$gravel" ]; then
+    printf 'gravel --version (start and end of a process): '
+    "$bench" run "$gravel" --version
+fi
 echo "   bar: 5 ms"
 
 case_ "10 million ranges" 10000 64 0 1020 36 1
