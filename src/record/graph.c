@@ -21,6 +21,7 @@ typedef struct place_row {
     gv_node_place place;
     CUgraph graph;
     CUgraphNode node;
+    CUgraph embedded;       // a child graph's copy in this node, which goes with it
     struct place_row *next; // of the same graph
 } place_row;
 
@@ -28,6 +29,7 @@ static gv_handle_map places;    // node handle -> place_row *
 static gv_handle_map places_of; // graph handle -> its first place_row *
 static atomic_ullong next_order;
 static atomic_int captures;
+static gv_handle_map origins; // stream that began a capture -> the graph it goes into, or 1 where that is not known
 
 bool gv_captures_active(void)
 {
@@ -48,7 +50,10 @@ static void remember_place(CUgraph graph, CUgraphNode node, gv_node_place place)
     place_row *row = gv_calloc(1, sizeof *row);
     if (!row)
         return;
-    *row = (place_row){place, graph, node, (place_row *)(uintptr_t)gv_handle_map_get(&places_of, (uintptr_t)graph)};
+    *row = (place_row){.place = place,
+                       .graph = graph,
+                       .node = node,
+                       .next = (place_row *)(uintptr_t)gv_handle_map_get(&places_of, (uintptr_t)graph)};
     if (!gv_handle_map_set(&places_of, (uintptr_t)graph, (uintptr_t)row)) {
         gv_free(row);
         return;
@@ -63,26 +68,60 @@ static gv_node_place place_of(CUgraphNode node)
     return row ? row->place : (gv_node_place){0};
 }
 
+// Every thread's own default stream has the same handle.
+static uint64_t origin_key(CUstream stream)
+{
+    static __thread char mine __attribute__((tls_model("initial-exec")));
+    return stream && stream != CU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)stream : (uint64_t)(uintptr_t)&mine;
+}
+
 void gv_capture_began(CUstream stream, bool per_thread, unsigned mode)
 {
-    atomic_fetch_add(&captures, 1);
+    CUstream origin = stream ? stream : CU_STREAM_PER_THREAD;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id = 0;
+    CUgraph graph = NULL;
+    const CUgraphNode *nodes = NULL;
+    const CUgraphEdgeData *data = NULL;
+    size_t count = 0;
+    if (gv_cuda.cuStreamGetCaptureInfo(origin, &status, &id, &graph, &nodes, &data, &count) != CUDA_SUCCESS)
+        graph = NULL;
+    pthread_mutex_lock(&lock);
+    if (!gv_handle_map_take(&origins, origin_key(origin)))
+        atomic_fetch_add(&captures, 1);
+    gv_handle_map_set(&origins, origin_key(origin), graph ? (uintptr_t)graph : 1);
+    pthread_mutex_unlock(&lock);
     gv_operation_record operation = {
         .kind = GV_OP_CAPTURE_BEGIN, .stream = gv_stream_id(stream, per_thread), .flags = mode};
     gv_operation(&operation);
 }
 
-void gv_capture_ended(CUstream stream, bool per_thread, CUgraph graph, CUresult result)
+// The capture that this stream began is over. `failed`: its graph is gone, and so are its nodes.
+static void capture_over(CUstream origin, bool failed)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t graph = gv_handle_map_take(&origins, origin_key(origin));
+    if (graph)
+        atomic_fetch_sub(&captures, 1);
+    pthread_mutex_unlock(&lock);
+    if (failed && graph > 1)
+        gv_graph_destroyed((CUgraph)(uintptr_t)graph);
+}
+
+void gv_capture_ended(CUstream stream, bool per_thread, CUresult result)
 {
     // A failed end leaves the capture over as well, from the wrong thread too; except where there was none to end or
     // another stream began it.
     if (result != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED && result != CUDA_ERROR_ILLEGAL_STATE &&
-        result != CUDA_ERROR_INVALID_VALUE) {
-        int before = atomic_load(&captures);
-        while (before > 0 && !atomic_compare_exchange_weak(&captures, &before, before - 1))
-            ;
-    }
+        result != CUDA_ERROR_INVALID_VALUE)
+        capture_over(stream ? stream : CU_STREAM_PER_THREAD, result != CUDA_SUCCESS);
     gv_operation_record operation = {.kind = GV_OP_CAPTURE_END, .stream = gv_stream_id(stream, per_thread)};
     gv_operation(&operation);
+}
+
+void gv_capture_stream_destroyed(CUstream stream)
+{
+    capture_over(stream, true);
 }
 
 // The handle to ask the capture state of; NULL for the legacy stream, which cannot be captured.
@@ -171,17 +210,39 @@ void gv_graph_copied(CUgraph original, CUgraph copy)
     gv_free(to);
 }
 
-void gv_graph_destroyed(CUgraph graph)
+// Under the lock.
+static void forget_places(CUgraph graph)
 {
-    pthread_mutex_lock(&lock);
     place_row *row = (place_row *)(uintptr_t)gv_handle_map_take(&places_of, (uintptr_t)graph);
     while (row) {
         place_row *next = row->next;
         if (is_known(graph, row->node))
             gv_handle_map_take(&places, (uintptr_t)row->node);
+        if (row->embedded)
+            forget_places(row->embedded);
         gv_free(row);
         row = next;
     }
+}
+
+void gv_graph_destroyed(CUgraph graph)
+{
+    pthread_mutex_lock(&lock);
+    forget_places(graph);
+    pthread_mutex_unlock(&lock);
+}
+
+void gv_child_added(CUgraph graph, CUgraphNode node, CUgraph child)
+{
+    CUgraph embedded = NULL;
+    gv_node_added(graph, node);
+    if (gv_cuda.cuGraphChildGraphNodeGetGraph(node, &embedded) != CUDA_SUCCESS)
+        return;
+    gv_graph_copied(child, embedded);
+    pthread_mutex_lock(&lock);
+    place_row *row = (place_row *)(uintptr_t)gv_handle_map_get(&places, (uintptr_t)node);
+    if (row && row->graph == graph)
+        row->embedded = embedded;
     pthread_mutex_unlock(&lock);
 }
 
@@ -229,6 +290,39 @@ static void define_exec(uint64_t sequence, void *user)
     gv_write_exec(gv_state.writer, &record);
 }
 
+static bool has_kernel(const gv_snapshot *snapshot, const char *part)
+{
+    for (size_t i = 0; i < snapshot->node_count; i++) {
+        const gv_snapshot_node *node = &snapshot->nodes[i];
+        CUDA_KERNEL_NODE_PARAMS params;
+        const char *name = NULL;
+        memset(&params, 0, sizeof params);
+        if (node->child && has_kernel(node->child, part))
+            return true;
+        if (node->type == CU_GRAPH_NODE_TYPE_KERNEL &&
+            gv_cuda.cuGraphKernelNodeGetParams(node->node, &params) == CUDA_SUCCESS &&
+            gv_cuda.cuFuncGetName(&name, params.func ? params.func : (CUfunction)params.kern) == CUDA_SUCCESS && name &&
+            strstr(name, part))
+            return true;
+    }
+    return false;
+}
+
+// Does the --graph option name this exec? Its graph id in decimal, or part of a kernel's name. Asked while the
+// program's template is there: without a clone its nodes are all there is to read, and it goes soon after.
+static bool is_named(const gv_exec *exec, const char *name)
+{
+    if (!*name)
+        return true;
+    if (!exec->snapshot)
+        return false;
+    char *end = NULL;
+    unsigned long long id = strtoull(name, &end, 10);
+    if (*name >= '0' && *name <= '9' && !*end)
+        return exec->snapshot->id == id;
+    return has_kernel(exec->snapshot, name);
+}
+
 // Under the lock: reads the graph into the row and writes it.
 static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operation_kind)
 {
@@ -244,6 +338,7 @@ static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operat
     if (exec->snapshot) {
         exec->snapshot->stack = gv_stack();
         gv_snapshot_write(exec->snapshot);
+        exec->named = is_named(exec, gv_state.options.graph);
     } else {
         snprintf(exec->unknown, sizeof exec->unknown, "out of memory while reading it");
     }
@@ -434,43 +529,10 @@ void gv_exec_refresh(gv_exec *exec)
     define_exec(gv_last_operation(), exec);
 }
 
-// ---- --graph -------------------------------------------------------------------------------------------------
-
-static bool has_kernel(const gv_snapshot *snapshot, const char *part)
-{
-    for (size_t i = 0; i < snapshot->node_count; i++) {
-        const gv_snapshot_node *node = &snapshot->nodes[i];
-        CUDA_KERNEL_NODE_PARAMS params;
-        const char *name = NULL;
-        memset(&params, 0, sizeof params);
-        if (node->child && has_kernel(node->child, part))
-            return true;
-        if (node->type == CU_GRAPH_NODE_TYPE_KERNEL &&
-            gv_cuda.cuGraphKernelNodeGetParams(node->node, &params) == CUDA_SUCCESS &&
-            gv_cuda.cuFuncGetName(&name, params.func ? params.func : (CUfunction)params.kern) == CUDA_SUCCESS && name &&
-            strstr(name, part))
-            return true;
-    }
-    return false;
-}
-
-bool gv_graph_matches(const gv_exec *exec, const char *name)
-{
-    if (!*name)
-        return true;
-    if (!exec->snapshot)
-        return false;
-    char *end = NULL;
-    unsigned long long id = strtoull(name, &end, 10);
-    if (*name >= '0' && *name <= '9' && !*end)
-        return exec->snapshot->id == id;
-    return has_kernel(exec->snapshot, name);
-}
-
 void gv_graphs_forget(void)
 {
     gv_handle_map empty = {0};
-    places = places_of = execs = empty;
+    places = places_of = execs = origins = empty;
     atomic_store(&captures, 0);
     atomic_store(&next_order, 0);
     pthread_mutex_init(&lock, NULL);

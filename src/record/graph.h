@@ -42,6 +42,8 @@ typedef struct gv_exec {
     uint64_t launches; // launches seen so far
     uint64_t epoch;    // of gv_arm_next, as last seen
     bool owed;         // its next launch is to be armed
+    bool named;        // --graph names it, or names none
+    unsigned attempts; // how often arming it has had to wait in vain
     gv_snapshot *snapshot;
     bool changed;      // a set-params call came after the snapshot was written
     char unknown[256]; // why the snapshot no longer says what the exec runs; empty: it does
@@ -53,7 +55,10 @@ typedef struct gv_exec {
 // Is any capture under way in this process? Cheap; called at every enqueue.
 bool gv_captures_active(void);
 void gv_capture_began(CUstream stream, bool per_thread, unsigned mode);
-void gv_capture_ended(CUstream stream, bool per_thread, CUgraph graph, CUresult result);
+void gv_capture_ended(CUstream stream, bool per_thread, CUresult result);
+
+// Destroying the stream that began a capture ends it.
+void gv_capture_stream_destroyed(CUstream stream);
 
 // Is this stream capturing?
 bool gv_stream_is_capturing(CUstream stream, bool per_thread);
@@ -64,6 +69,9 @@ bool gv_capture_note(CUstream stream, bool per_thread);
 
 // A node was added through the graph API.
 void gv_node_added(CUgraph graph, CUgraphNode node);
+
+// A child graph node was added; the child was copied into it.
+void gv_child_added(CUgraph graph, CUgraphNode node, CUgraph child);
 
 // cuGraphClone and child graph nodes copy nodes: what is known of the original's is known of the copy's.
 void gv_graph_copied(CUgraph original, CUgraph copy);
@@ -96,9 +104,6 @@ gv_exec *gv_exec_find(CUgraphExec handle);
 
 // Writes the snapshot anew (and an exec record) when set-params calls changed it since.
 void gv_exec_refresh(gv_exec *exec);
-
-// Does the --graph option name this exec? Its graph id in decimal, or part of a kernel's name.
-bool gv_graph_matches(const gv_exec *exec, const char *name);
 
 // For a forked child.
 void gv_graphs_forget(void);

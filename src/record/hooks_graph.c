@@ -41,22 +41,13 @@ GV_ADD_HOOK(cuGraphAddBatchMemOpNode, (HEAD, const CUDA_BATCH_MEM_OP_NODE_PARAMS
 GV_ADD_HOOK(cuGraphAddMemAllocNode, (HEAD, CUDA_MEM_ALLOC_NODE_PARAMS *params), (node, graph, from, count, params))
 GV_ADD_HOOK(cuGraphAddMemFreeNode, (HEAD, CUdeviceptr pointer), (node, graph, from, count, pointer))
 
-// A child graph is copied into its node.
-static void child_added(CUgraph graph, CUgraphNode node, CUgraph child)
-{
-    CUgraph embedded = NULL;
-    gv_node_added(graph, node);
-    if (gv_cuda.cuGraphChildGraphNodeGetGraph(node, &embedded) == CUDA_SUCCESS)
-        gv_graph_copied(child, embedded);
-}
-
 GV_HOOK(cuGraphAddChildGraphNode, (HEAD, CUgraph child), (node, graph, from, count, child))
 {
     if (!gv_enter())
         return real(node, graph, from, count, child);
     CUresult result = real(node, graph, from, count, child);
     if (result == CUDA_SUCCESS)
-        child_added(graph, *node, child);
+        gv_child_added(graph, *node, child);
     gv_leave();
     return result;
 }
@@ -64,7 +55,7 @@ GV_HOOK(cuGraphAddChildGraphNode, (HEAD, CUgraph child), (node, graph, from, cou
 static void any_added(CUgraph graph, CUgraphNode node, const CUgraphNodeParams *params)
 {
     if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
-        child_added(graph, node, params->graph.graph);
+        gv_child_added(graph, node, params->graph.graph);
     else
         gv_node_added(graph, node);
 }

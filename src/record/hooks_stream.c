@@ -55,6 +55,7 @@ GV_HOOK(cuStreamDestroy_v2, (CUstream stream), (stream))
     if (!gv_enter())
         return real(stream);
     gv_stream_destroyed(stream);
+    gv_capture_stream_destroyed(stream);
     CUresult result = real(stream);
     gv_leave();
     return result;
@@ -297,15 +298,18 @@ static void batch_operations(CUstream stream, bool per_thread, unsigned count, c
 GV_BATCH_HOOK(cuStreamBatchMemOp)
 GV_BATCH_HOOK(cuStreamBatchMemOp_v2)
 
-// ---- Captures ------------------------------------------------------------------------------------------------
+// ---- Captures: they wait while a replay is armed in the context, which could invalidate them
+// ------------------------------------------------------------------------------------------------
 
 GV_HOOK_PAIR(cuStreamBeginCapture_v2, _ptsz, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
 {
     if (!gv_enter())
         return real(stream, mode);
+    gv_gate_enter();
     CUresult result = real(stream, mode);
     if (result == CUDA_SUCCESS)
         gv_capture_began(stream, per_thread, mode);
+    gv_gate_leave();
     gv_leave();
     return result;
 }
@@ -314,9 +318,11 @@ GV_HOOK_PAIR(cuStreamBeginCapture, _ptsz, (CUstream stream), (stream))
 {
     if (!gv_enter())
         return real(stream);
+    gv_gate_enter();
     CUresult result = real(stream);
     if (result == CUDA_SUCCESS)
         gv_capture_began(stream, per_thread, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    gv_gate_leave();
     gv_leave();
     return result;
 }
@@ -328,9 +334,11 @@ GV_HOOK_PAIR(cuStreamBeginCaptureToGraph, _ptsz,
 {
     if (!gv_enter())
         return real(stream, graph, dependencies, data, count, mode);
+    gv_gate_enter();
     CUresult result = real(stream, graph, dependencies, data, count, mode);
     if (result == CUDA_SUCCESS)
         gv_capture_began(stream, per_thread, mode);
+    gv_gate_leave();
     gv_leave();
     return result;
 }
@@ -340,7 +348,7 @@ GV_HOOK_PAIR(cuStreamEndCapture, _ptsz, (CUstream stream, CUgraph *graph), (stre
     if (!gv_enter())
         return real(stream, graph);
     CUresult result = real(stream, graph);
-    gv_capture_ended(stream, per_thread, result == CUDA_SUCCESS && graph ? *graph : NULL, result);
+    gv_capture_ended(stream, per_thread, result);
     gv_leave();
     return result;
 }

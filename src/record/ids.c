@@ -96,9 +96,14 @@ static uint64_t default_stream_id(bool per_thread)
 {
     CUcontext context = NULL;
     gv_cuda.cuCtxGetCurrent(&context);
+    // Threads are counted: pthread_self() is given again to the next thread, whose default stream is another.
+    static atomic_ullong threads;
+    static __thread uint64_t thread __attribute__((tls_model("initial-exec")));
+    if (!thread)
+        thread = atomic_fetch_add(&threads, 1) + 1;
     uint64_t key = key_of(context);
     if (per_thread)
-        key ^= (uint64_t)pthread_self() * 0x9e3779b97f4a7c15ull | 1;
+        key ^= thread * 0x9e3779b97f4a7c15ull | 1;
     uint64_t id = gv_handle_map_get(&default_streams, key);
     return id ? id
               : new_stream(&default_streams, key, context,

@@ -318,8 +318,7 @@ bool gv_enter(void)
         if (atomic_load(&phase) == GV_PHASE_IDLE) {
             CUcontext current = NULL;
             const char *missing = NULL;
-            if (!gv_driver_load(&missing) ||
-                (gv_cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current))
+            if (!gv_driver_load(&missing) || (gv_cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current))
                 start();
         }
         pthread_mutex_unlock(&start_lock);
@@ -403,7 +402,9 @@ void gv_flush(void)
 // Writes what is buffered, with an end record. The writer stays: other threads may still be in hooks.
 static void finish(uint64_t reason)
 {
-    if (atomic_load(&phase) != GV_PHASE_RECORDING || owner != getpid())
+    // Inside a hook, this is a signal handler that ends the process: the thread it interrupted may hold the writer's
+    // lock.
+    if (atomic_load(&phase) != GV_PHASE_RECORDING || owner != getpid() || depth > 0)
         return;
     gv_end_record record = {.time_ns = now_ns(), .operations = atomic_load(&sequence), .reason = reason};
     gv_write_end(gv_state.writer, &record);

@@ -120,17 +120,17 @@ static void module_loaded(const Sanitizer_ResourceModuleData *data)
     pthread_mutex_unlock(&lock);
 }
 
-static void module_unloaded(CUmodule module)
+// Drops the rows of a module, or of all modules of a context.
+static void drop_modules(CUmodule module, CUcontext context)
 {
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < module_count; i++) {
-        if (modules[i].module != module)
+    for (size_t i = module_count; i-- > 0;) {
+        if (modules[i].module != module && modules[i].context != context)
             continue;
         for (size_t j = 0; j < modules[i].blind_count; j++)
             gv_free(modules[i].blind[j].name);
         gv_free(modules[i].blind);
         modules[i] = modules[--module_count];
-        break;
     }
     pthread_mutex_unlock(&lock);
 }
@@ -194,7 +194,7 @@ static void callback(void *user, Sanitizer_CallbackDomain domain, Sanitizer_Call
     else if (domain == SANITIZER_CB_DOMAIN_RESOURCE && id == SANITIZER_CBID_RESOURCE_MODULE_LOADED && !loading_own)
         module_loaded(data);
     else if (domain == SANITIZER_CB_DOMAIN_RESOURCE && id == SANITIZER_CBID_RESOURCE_MODULE_UNLOAD_STARTING)
-        module_unloaded(((const Sanitizer_ResourceModuleData *)data)->module);
+        drop_modules(((const Sanitizer_ResourceModuleData *)data)->module, NULL);
     else if (domain == SANITIZER_CB_DOMAIN_RESOURCE && id == SANITIZER_CBID_RESOURCE_CONTEXT_DESTROY_STARTING)
         context_destroyed(((const Sanitizer_ResourceContextData *)data)->context);
 }
@@ -298,10 +298,10 @@ static gv_status prepare(CUcontext context, gv_drain **drain, gv_error *error)
         return GV_OK;
     loading_own = true;
     SanitizerResult result = api.sanitizerAddPatches(gv_patch_image, context);
-    gv_status status = result == SANITIZER_SUCCESS
-                           ? gv_drain_create(gv_drain_image, drain, error)
-                           : gv_fail(error, GV_ERR_IO, "the Sanitizer does not load gravel's patches: %s",
-                                     result_text(result));
+    gv_status status =
+        result == SANITIZER_SUCCESS
+            ? gv_drain_create(gv_drain_image, drain, error)
+            : gv_fail(error, GV_ERR_IO, "the Sanitizer does not load gravel's patches: %s", result_text(result));
     loading_own = false;
     if (status != GV_OK)
         return status;
@@ -319,6 +319,7 @@ static gv_status prepare(CUcontext context, gv_drain **drain, gv_error *error)
 // A later context may have the same handle, without our code in it.
 static void context_destroyed(CUcontext context)
 {
+    drop_modules(NULL, context);
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < prepared_count; i++)
         if (prepared[i].context == context) {
@@ -328,30 +329,51 @@ static void context_destroyed(CUcontext context)
     pthread_mutex_unlock(&lock);
 }
 
-static bool patch(module_row *row)
+static bool patch(CUmodule module)
 {
     for (size_t i = 0; i < sizeof patches / sizeof *patches; i++)
-        if (api.sanitizerPatchInstructions(patches[i].instruction, row->module, patches[i].function) !=
-                SANITIZER_SUCCESS &&
+        if (api.sanitizerPatchInstructions(patches[i].instruction, module, patches[i].function) != SANITIZER_SUCCESS &&
             patches[i].needed)
             return false;
-    return api.sanitizerPatchModule(row->module) == SANITIZER_SUCCESS;
+    return api.sanitizerPatchModule(module) == SANITIZER_SUCCESS;
+}
+
+// The modules of a context, or the patched ones. The Sanitizer is never called under `lock`: it calls back into
+// module_loaded with locks of its own held.
+static CUmodule *list_modules(CUcontext context, bool patched, size_t *count)
+{
+    pthread_mutex_lock(&lock);
+    CUmodule *list = gv_calloc(module_count, sizeof *list);
+    *count = 0;
+    for (size_t i = 0; list && i < module_count; i++)
+        if (modules[i].context == context && (!patched || modules[i].patched))
+            list[(*count)++] = modules[i].module;
+    pthread_mutex_unlock(&lock);
+    return list;
+}
+
+static void set_patched(CUmodule module, bool patched)
+{
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < module_count; i++)
+        if (modules[i].module == module)
+            modules[i].patched = patched;
+    pthread_mutex_unlock(&lock);
 }
 
 static void unpatch_all(void)
 {
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < module_count; i++)
-        if (modules[i].patched) {
-            SanitizerResult result = api.sanitizerUnpatchModule(modules[i].module);
-            if (result != SANITIZER_SUCCESS)
-                gv_note_once(GV_NOTE_FAILURE, "unpatch",
-                             "a module could not be unpatched: %s. Its kernels run slower "
-                             "from here on",
-                             result_text(result));
-            modules[i].patched = false;
-        }
-    pthread_mutex_unlock(&lock);
+    size_t count = 0;
+    CUmodule *list = list_modules(armed.context, true, &count);
+    for (size_t i = 0; i < count; i++) {
+        SanitizerResult result = api.sanitizerUnpatchModule(list[i]);
+        if (result != SANITIZER_SUCCESS)
+            gv_note_once(GV_NOTE_FAILURE, "unpatch",
+                         "a module could not be unpatched: %s. Its kernels run slower from here on",
+                         result_text(result));
+        set_patched(list[i], false);
+    }
+    gv_free(list);
 }
 
 static void sanitizer_close(void)
@@ -382,11 +404,11 @@ static gv_status sanitizer_open(CUcontext context, CUstream stream, gv_error *er
         sanitizer_close();
         return gv_fail(error, GV_ERR_IO, "the Sanitizer does not report launches: %s", result_text(result));
     }
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < module_count; i++)
-        if (modules[i].context == context)
-            modules[i].patched = patch(&modules[i]);
-    pthread_mutex_unlock(&lock);
+    size_t count = 0;
+    CUmodule *list = list_modules(context, false, &count);
+    for (size_t i = 0; i < count; i++)
+        set_patched(list[i], patch(list[i]));
+    gv_free(list);
     return GV_OK;
 }
 

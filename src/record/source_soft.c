@@ -4,6 +4,7 @@
 #include "soft/gravel_soft.h"
 
 static const gravel_soft_api *api;
+static bool recording;
 
 bool gv_source_soft_ready(const char **why)
 {
@@ -28,6 +29,7 @@ static gv_status soft_before(gv_error *error)
 {
     if (api->access_begin() != 0)
         return gv_fail(error, GV_ERR_MEMORY, "the software driver could not begin to record");
+    recording = true;
     return GV_OK;
 }
 
@@ -46,6 +48,7 @@ static void take_range(void *user, enum gravel_soft_access_kind kind, uint64_t s
 static gv_status soft_after(gv_node_ranges *ranges, gv_error *error)
 {
     collecting into = {ranges, true};
+    recording = false;
     int result = api->access_end(take_range, &into);
     if (result < 0)
         return gv_fail(error, GV_ERR_USAGE, "the software driver was not recording");
@@ -54,8 +57,16 @@ static gv_status soft_after(gv_node_ranges *ranges, gv_error *error)
     return GV_OK;
 }
 
+static void ignore_range(void *user, enum gravel_soft_access_kind kind, uint64_t start, uint64_t end)
+{
+}
+
+// A node that failed, or was left waiting, never came to soft_after.
 static void soft_close(void)
 {
+    if (recording)
+        api->access_end(ignore_range, NULL);
+    recording = false;
 }
 
 const gv_recording_source gv_source_soft = {GV_SOURCE_SOFT, soft_open, soft_before, soft_after, soft_close};

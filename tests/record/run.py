@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BUILD, KERNELS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
@@ -231,6 +232,26 @@ class EndToEnd(unittest.TestCase):
         self.assertIn("wait_for_flag", run.stderr)
         report = run.checks[0]
         self.assertTrue(any("made no progress" in f["reason"] for f in incompletes(report)), report)
+
+    def test_stall_in_a_child_graph(self):
+        report = self.record("child-stall", environment={"GRAVEL_STALL_SECONDS": "0.5"}).checks[0]
+        self.assertTrue(any("made no progress" in f["reason"] for f in incompletes(report)), report)
+
+    def test_waiting_for_the_program_does_not_hang_it(self):
+        run = self.record("host-wait", environment={"GRAVEL_STALL_SECONDS": "0.5"})
+        self.assertIn("outside of it", run.stderr)
+        self.assertEqual(len(run.show("launches")), 3)
+        self.assertTrue(incompletes(run.checks[0]))
+
+    def test_a_context_that_is_never_idle_is_given_up(self):
+        begin = time.monotonic()
+        run = self.record("busy")
+        self.assertLess(time.monotonic() - begin, 15)  # three attempts of two seconds, not thirty launches of them
+        self.assertIn("refused", [row["recorded"] for row in run.show("launches")])
+        self.assertIn("did not come to an end", incompletes(run.checks[0])[0]["reason"])
+
+    def test_a_capture_whose_stream_is_destroyed_is_over(self):
+        self.assert_scratch_race(self.record("capture-gone").checks[0])
 
     # ---- Processes and threads ----
 

@@ -1,0 +1,535 @@
+// The serial replay itself. Nodes run one after the other in topological order, which is one of the orders the graph
+// allows. Kernels are launched as plain kernels (the Sanitizer's graph callbacks slow down and hide races, see
+// docs/recorder.md), everything else as a graph of one node.
+#include "record/replay.h"
+
+#include "access/node_access.h"
+#include "base/memory.h"
+#include "record/recorder.h"
+#include "record/snapshot.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+uint64_t gv_monotonic_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+CUresult gv_wait_for_stream(CUstream stream, double seconds)
+{
+    uint64_t start = gv_monotonic_ns(), limit = (uint64_t)(seconds * 1e9);
+    for (;;) {
+        CUresult result = gv_cuda.cuStreamQuery(stream);
+        if (result != CUDA_ERROR_NOT_READY)
+            return result;
+        uint64_t waited = gv_monotonic_ns() - start;
+        if (waited > limit)
+            return CUDA_ERROR_NOT_READY;
+        if (waited > 2000000) {
+            struct timespec pause = {0, 50000};
+            nanosleep(&pause, NULL);
+        }
+    }
+}
+
+// ---- Writing down ----
+
+static void fail(gv_replay *run, uint32_t node, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void fail(gv_replay *run, uint32_t node, const char *format, ...)
+{
+    if (run->reason[0])
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(run->reason, sizeof run->reason, format, arguments);
+    va_end(arguments);
+    run->failed_node = (uint64_t)node + 1;
+}
+
+static gv_bytes encode(const gv_node_ranges *ranges, enum gv_access_kind kind)
+{
+    size_t count = ranges->count[kind];
+    uint8_t *bytes = count ? gv_malloc(gv_ranges_encoded_bound(count)) : NULL;
+    if (!bytes)
+        return (gv_bytes){0};
+    return (gv_bytes){bytes, gv_ranges_encode(ranges->ranges[kind], count, bytes)};
+}
+
+static uint64_t string_id(const char *text)
+{
+    return gv_stacks_string(gv_state.stacks, text, strlen(text));
+}
+
+static void write_access(gv_replay *run, const gv_snapshot *snapshot, uint32_t node, unsigned source,
+                         enum gv_access_precision precision, const char *reason, uint64_t duration)
+{
+    gv_access_record record = {
+        .launch = run->launch,
+        .graph = snapshot->id,
+        .node = node,
+        .source = source,
+        .precision = precision,
+        .reads = encode(&run->ranges, GV_ACCESS_READ),
+        .writes = encode(&run->ranges, GV_ACCESS_WRITE),
+        .atomics = encode(&run->ranges, GV_ACCESS_ATOMIC),
+        .reason = reason ? string_id(reason) : 0,
+        .duration_ns = duration,
+    };
+    bool lost = false;
+    for (int kind = 0; kind < GV_ACCESS_KINDS; kind++)
+        lost |= run->ranges.count[kind] && !(kind == GV_ACCESS_READ    ? record.reads
+                                             : kind == GV_ACCESS_WRITE ? record.writes
+                                                                       : record.atomics)
+                                                .length;
+    // A set that cannot be kept whole is not kept at all, and the node is incomplete: it must not pass for a node that
+    // touches nothing.
+    if (lost || gv_write_access(gv_state.writer, &record) == GV_ERR_LIMIT) {
+        record.precision = GV_PRECISION_INCOMPLETE;
+        record.reason = string_id(lost ? "memory for its access set ran out"
+                                       : "its access set is larger than a record of the trace may be");
+        gv_bytes reads = record.reads, writes = record.writes, atomics = record.atomics;
+        record.reads = record.writes = record.atomics = (gv_bytes){0};
+        gv_write_access(gv_state.writer, &record);
+        record.reads = reads;
+        record.writes = writes;
+        record.atomics = atomics;
+    }
+    gv_free((void *)record.reads.data);
+    gv_free((void *)record.writes.data);
+    gv_free((void *)record.atomics.data);
+}
+
+// Is any 8-byte word of the kernel's parameters the address of device memory?
+static bool has_device_pointer(CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    const unsigned char *block = NULL;
+    size_t block_size = 0;
+    for (size_t i = 0; params->extra && params->extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+        if (params->extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            block = params->extra[i + 1];
+        else if (params->extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            block_size = *(const size_t *)params->extra[i + 1];
+    }
+    for (size_t i = 0;; i++) {
+        size_t offset = 0, size = 0;
+        if (gv_cuda.cuFuncGetParamInfo(function, i, &offset, &size) != CUDA_SUCCESS)
+            return false;
+        const unsigned char *value = params->kernelParams          ? params->kernelParams[i]
+                                     : offset + size <= block_size ? block + offset
+                                                                   : NULL;
+        for (size_t at = 0; value && at + 8 <= size; at += 8) {
+            CUdeviceptr address, base = 0;
+            size_t extent = 0;
+            memcpy(&address, value + at, sizeof address);
+            if (address > 0xffff && gv_cuda.cuMemGetAddressRange(&base, &extent, address) == CUDA_SUCCESS)
+                return true;
+        }
+    }
+}
+
+// Why the source did not see all of a kernel's accesses, or NULL when it did.
+static const char *blind_spot(gv_replay *run, CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params,
+                              unsigned flags)
+{
+    if (flags & GV_FUNCTION_TENSOR_COPY)
+        return "it moves data by TMA tensor copies, which this Sanitizer release does not report";
+    if (flags & GV_FUNCTION_TEXTURE)
+        return "it reads or writes through textures or surfaces, which the Sanitizer does not report";
+    if (flags & GV_FUNCTION_DEVICE_LAUNCH)
+        return "it may launch work from the device, whose accesses are not recorded";
+    if (flags & GV_FUNCTION_MULTIMEM)
+        return "it uses multimem instructions, whose accesses are not recorded";
+    if (flags & GV_FUNCTION_UNSCANNED)
+        return "its machine code could not be looked at for instructions the Sanitizer does not report";
+    if (run->source->id == GV_SOURCE_SANITIZER &&
+        !(run->ranges.count[GV_ACCESS_READ] || run->ranges.count[GV_ACCESS_WRITE] ||
+          run->ranges.count[GV_ACCESS_ATOMIC]) &&
+        has_device_pointer(function, params))
+        return "no access of it was reported although it is given device memory";
+    return NULL;
+}
+
+static CUresult launch_kernel(const gv_snapshot_node *node, const CUDA_KERNEL_NODE_PARAMS *params, CUfunction function,
+                              CUstream stream)
+{
+    CUlaunchAttribute attributes[2];
+    CUlaunchConfig config = {
+        .gridDimX = params->gridDimX,
+        .gridDimY = params->gridDimY,
+        .gridDimZ = params->gridDimZ,
+        .blockDimX = params->blockDimX,
+        .blockDimY = params->blockDimY,
+        .blockDimZ = params->blockDimZ,
+        .sharedMemBytes = params->sharedMemBytes,
+        .hStream = stream,
+        .attrs = attributes,
+    };
+    // Only what changes what a kernel may do is repeated; priorities and cache hints do not, and programmatic
+    // overlap is what a serial replay leaves out.
+    CUlaunchAttributeValue value;
+    memset(&value, 0, sizeof value);
+    if (gv_cuda.cuGraphKernelNodeGetAttribute(node->node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value) == CUDA_SUCCESS &&
+        value.cooperative) {
+        attributes[config.numAttrs].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+        attributes[config.numAttrs++].value = value;
+    }
+    memset(&value, 0, sizeof value);
+    if (gv_cuda.cuGraphKernelNodeGetAttribute(node->node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value) ==
+            CUDA_SUCCESS &&
+        value.clusterDim.x) {
+        attributes[config.numAttrs].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        attributes[config.numAttrs++].value = value;
+    }
+    return gv_cuda.cuLaunchKernelEx(&config, function, params->kernelParams, params->extra);
+}
+
+// Runs a copy, set, host or event node as a graph of its own.
+static CUresult launch_single(const gv_replay *run, const gv_snapshot_node *node, CUstream stream)
+{
+    CUgraph graph = NULL;
+    CUgraphNode copy = NULL;
+    CUgraphExec exec = NULL;
+    CUevent event = NULL;
+    CUresult result = gv_cuda.cuGraphCreate(&graph, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    switch (node->type) {
+    case CU_GRAPH_NODE_TYPE_MEMCPY: {
+        CUDA_MEMCPY3D params;
+        result = gv_cuda.cuGraphMemcpyNodeGetParams(node->node, &params);
+        if (result == CUDA_SUCCESS)
+            result = gv_cuda.cuGraphAddMemcpyNode(&copy, graph, NULL, 0, &params, run->context);
+        break;
+    }
+    case CU_GRAPH_NODE_TYPE_MEMSET: {
+        CUDA_MEMSET_NODE_PARAMS params;
+        result = gv_cuda.cuGraphMemsetNodeGetParams(node->node, &params);
+        if (result == CUDA_SUCCESS)
+            result = gv_cuda.cuGraphAddMemsetNode(&copy, graph, NULL, 0, &params, run->context);
+        break;
+    }
+    case CU_GRAPH_NODE_TYPE_HOST: {
+        CUDA_HOST_NODE_PARAMS params;
+        result = gv_cuda.cuGraphHostNodeGetParams(node->node, &params);
+        if (result == CUDA_SUCCESS)
+            result = gv_cuda.cuGraphAddHostNode(&copy, graph, NULL, 0, &params);
+        break;
+    }
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        result = gv_cuda.cuGraphEventRecordNodeGetEvent(node->node, &event);
+        if (result == CUDA_SUCCESS)
+            result = gv_cuda.cuGraphAddEventRecordNode(&copy, graph, NULL, 0, event);
+        break;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+        result = gv_cuda.cuGraphEventWaitNodeGetEvent(node->node, &event);
+        if (result == CUDA_SUCCESS)
+            result = gv_cuda.cuGraphAddEventWaitNode(&copy, graph, NULL, 0, event);
+        break;
+    default: result = CUDA_ERROR_INVALID_VALUE; break;
+    }
+    if (result == CUDA_SUCCESS)
+        result = gv_cuda.cuGraphInstantiateWithFlags(&exec, graph, 0);
+    if (result == CUDA_SUCCESS)
+        result = gv_cuda.cuGraphLaunch(exec, stream);
+    // Destroying an exec that is still running is deferred by the driver.
+    if (exec)
+        gv_cuda.cuGraphExecDestroy(exec);
+    gv_cuda.cuGraphDestroy(graph);
+    return result;
+}
+
+static const char *node_name(const gv_snapshot_node *node, char *text, size_t size)
+{
+    static const char *const kinds[] = {"kernel",      "memcpy", "memset",     "host function",
+                                        "child graph", "empty",  "event wait", "event record"};
+    const char *name = NULL;
+    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+        CUDA_KERNEL_NODE_PARAMS params;
+        memset(&params, 0, sizeof params);
+        if (gv_cuda.cuGraphKernelNodeGetParams(node->node, &params) == CUDA_SUCCESS &&
+            gv_cuda.cuFuncGetName(&name, params.func ? params.func : (CUfunction)params.kern) == CUDA_SUCCESS && name) {
+            snprintf(text, size, "%s", name);
+            return text;
+        }
+    }
+    return (size_t)node->type < sizeof kinds / sizeof *kinds ? kinds[node->type] : "node";
+}
+
+static void run_unrecorded(gv_replay *run, const gv_snapshot *snapshot, uint32_t index, CUstream stream);
+
+// Marks `index` and all that follow it in the graph.
+static void mark_followers(const gv_snapshot *snapshot, uint32_t index, bool *follows)
+{
+    follows[index] = true;
+    // Topological order makes one pass over the edges of each node enough, but edges are listed in any order: repeat
+    // until nothing changes. Only a stalled replay pays for this.
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (size_t i = 0; i < snapshot->edge_count; i++)
+            if (follows[snapshot->edges[4 * i]] && !follows[snapshot->edges[4 * i + 1]])
+                changed = follows[snapshot->edges[4 * i + 1]] = true;
+    }
+}
+
+// Launches the nodes that do not depend on `index` on a stream of their own, as the graph would have: the node may
+// wait for a flag that one of them sets. What comes on the replay's stream from here on waits for them too.
+static void leave_branch(gv_replay *run, const gv_snapshot *snapshot, uint32_t index, bool *done)
+{
+    bool *follows = gv_calloc(snapshot->node_count, sizeof *follows);
+    if (!follows || (!run->side && gv_cuda.cuStreamCreate(&run->side, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)) {
+        gv_free(follows);
+        return;
+    }
+    mark_followers(snapshot, index, follows);
+    for (size_t i = 0; i < snapshot->node_count; i++) {
+        uint32_t other = snapshot->order[i];
+        if (!done[other] && !follows[other]) {
+            run_unrecorded(run, snapshot, other, run->side);
+            done[other] = true;
+        }
+    }
+    gv_free(follows);
+    CUevent event = NULL;
+    if (gv_cuda.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
+        if (gv_cuda.cuEventRecord(event, run->side) == CUDA_SUCCESS)
+            gv_cuda.cuStreamWaitEvent(run->stream, event, 0);
+        gv_cuda.cuEventDestroy(event);
+    }
+}
+
+// The watchdog's word. The armed record says the same at the end; this is for the one who watches, or kills, a process
+// that hangs.
+static void name_stall(gv_replay *run, const gv_snapshot *snapshot, uint32_t index)
+{
+    char name[256];
+    fail(run, index,
+         "node #%u (%.160s) made no progress for %g s while it ran alone: it seems to wait for another branch of the "
+         "graph, or for something outside of it",
+         index, node_name(&snapshot->nodes[index], name, sizeof name), gv_state.options.stall_seconds);
+    gv_say("graph #%llu: %s; the branches beside it are launched now, unrecorded", (unsigned long long)snapshot->id,
+           run->reason);
+    gv_note(GV_NOTE_INFO, snapshot->id, (uint64_t)index + 1, "%s", run->reason);
+    gv_flush();
+}
+
+static void note_error(gv_replay *run, const gv_snapshot *snapshot, uint32_t index, CUresult result)
+{
+    char name[256];
+    if (run->result == CUDA_SUCCESS)
+        run->result = result;
+    fail(run, index, "node #%u (%.160s) failed while it was recorded: %s", index,
+         node_name(&snapshot->nodes[index], name, sizeof name), gv_driver_error(result));
+}
+
+// What became of a node that was launched: it ran alone to its end; it needed others beside it (its set may hold what
+// they did); it is still not done; or it failed.
+enum outcome { RAN_ALONE, NEEDED_OTHERS, STILL_WAITS, FAILED };
+
+static enum outcome await(gv_replay *run, const gv_snapshot *snapshot, uint32_t index, bool *done)
+{
+    CUresult result = gv_wait_for_stream(run->stream, gv_state.options.stall_seconds);
+    bool stalled = result == CUDA_ERROR_NOT_READY;
+    if (stalled) {
+        name_stall(run, snapshot, index);
+        leave_branch(run, snapshot, index, done);
+        double more = gv_state.options.stall_seconds < 1 ? gv_state.options.stall_seconds : 1;
+        result = gv_wait_for_stream(run->stream, more);
+    }
+    if (result == CUDA_ERROR_NOT_READY) {
+        // It waits for something that the program does after this launch, or that an enclosing graph does beside it.
+        run->unrecorded = run->left_running = true;
+        return STILL_WAITS;
+    }
+    if (result != CUDA_SUCCESS) {
+        note_error(run, snapshot, index, result);
+        return FAILED;
+    }
+    return stalled ? NEEDED_OTHERS : RAN_ALONE;
+}
+
+// A launch that was refused may be refused because of the recording: patched kernels need more registers and stack, the
+// access table takes memory. The source is closed, and this node and the rest are launched as they are.
+static void give_up_recording(gv_replay *run, const gv_snapshot *snapshot, uint32_t index, CUresult why)
+{
+    char name[256];
+    fail(run, index, "node #%u (%.160s) could not be launched while recording: %s", index,
+         node_name(&snapshot->nodes[index], name, sizeof name), gv_driver_error(why));
+    run->source->close();
+    run->source_closed = run->unrecorded = true;
+    run_unrecorded(run, snapshot, index, run->stream);
+}
+
+static void run_kernel(gv_replay *run, const gv_snapshot *snapshot, uint32_t index, bool *done)
+{
+    const gv_snapshot_node *node = &snapshot->nodes[index];
+    gv_error error = {0};
+    CUDA_KERNEL_NODE_PARAMS params;
+    memset(&params, 0, sizeof params);
+    uint64_t start = gv_monotonic_ns();
+    CUresult result = gv_cuda.cuGraphKernelNodeGetParams(node->node, &params);
+    CUfunction function = params.func ? params.func : (CUfunction)params.kern;
+    if (result != CUDA_SUCCESS) {
+        note_error(run, snapshot, index, result);
+        return;
+    }
+    gv_node_ranges_clear(&run->ranges);
+    gv_status status = run->source->before(&error);
+    result = launch_kernel(node, &params, function, run->stream);
+    if (result != CUDA_SUCCESS) {
+        give_up_recording(run, snapshot, index, result);
+        return;
+    }
+    enum outcome outcome = await(run, snapshot, index, done);
+    if (outcome == FAILED)
+        return;
+    if (status == GV_OK && outcome != STILL_WAITS)
+        status = run->source->after(&run->ranges, &error);
+    const char *name = NULL, *reason = NULL;
+    gv_cuda.cuFuncGetName(&name, function);
+    if (outcome != RAN_ALONE) {
+        gv_node_ranges_clear(&run->ranges);
+        reason = "it did not run alone: it waited for work beside it";
+    } else if (status != GV_OK) {
+        reason = error.text;
+    } else {
+        reason = blind_spot(run, function, &params, gv_source_function_flags(function, name));
+    }
+    write_access(run, snapshot, index, run->source->id, reason ? GV_PRECISION_INCOMPLETE : GV_PRECISION_EXACT, reason,
+                 gv_monotonic_ns() - start);
+}
+
+// Puts the bytes that a copy's or set's parameters name into run->ranges. NULL, or why they are not all of them.
+static const char *parameter_ranges(gv_replay *run, const gv_snapshot_node *node)
+{
+    uint64_t detail[9];
+    gv_range_set reads = {0}, writes = {0};
+    gv_error error = {0};
+    const char *reason = NULL;
+    CUDA_MEMCPY3D copy;
+    CUDA_MEMSET_NODE_PARAMS set;
+    gv_status status = GV_OK;
+    memset(&copy, 0, sizeof copy);
+    memset(&set, 0, sizeof set);
+    if (node->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+        if (gv_cuda.cuGraphMemcpyNodeGetParams(node->node, &copy) != CUDA_SUCCESS)
+            return "the driver does not tell its parameters";
+        gv_numbers numbers = {detail, gv_memcpy_detail(&copy, detail)};
+        status = gv_memcpy_access(numbers, &reads, &writes, &error);
+        if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY || copy.dstMemoryType == CU_MEMORYTYPE_ARRAY)
+            reason = "one side of the copy is a CUDA array, whose bytes have no address";
+    } else {
+        if (gv_cuda.cuGraphMemsetNodeGetParams(node->node, &set) != CUDA_SUCCESS)
+            return "the driver does not tell its parameters";
+        gv_numbers numbers = {detail, gv_memset_detail(&set, detail)};
+        status = gv_memset_access(numbers, &writes, &error);
+    }
+    if (status != GV_OK)
+        reason = "its parameters name more ranges than can be kept";
+    gv_range_set_settle(&reads);
+    gv_range_set_settle(&writes);
+    for (size_t i = 0; i < reads.count && !reason; i++)
+        if (!gv_node_ranges_append(&run->ranges, GV_ACCESS_READ, reads.ranges[i].start, reads.ranges[i].end))
+            reason = "memory for its access set ran out";
+    for (size_t i = 0; i < writes.count && !reason; i++)
+        if (!gv_node_ranges_append(&run->ranges, GV_ACCESS_WRITE, writes.ranges[i].start, writes.ranges[i].end))
+            reason = "memory for its access set ran out";
+    gv_range_set_free(&reads);
+    gv_range_set_free(&writes);
+    return reason;
+}
+
+static void run_single(gv_replay *run, const gv_snapshot *snapshot, uint32_t index, bool *done)
+{
+    const gv_snapshot_node *node = &snapshot->nodes[index];
+    uint64_t start = gv_monotonic_ns();
+    CUresult result = launch_single(run, node, run->stream);
+    if (result != CUDA_SUCCESS) {
+        give_up_recording(run, snapshot, index, result);
+        return;
+    }
+    // Its bytes follow from its parameters, whatever ran beside it.
+    if (await(run, snapshot, index, done) == FAILED)
+        return;
+    gv_node_ranges_clear(&run->ranges);
+    uint64_t duration = gv_monotonic_ns() - start;
+    if (node->type == CU_GRAPH_NODE_TYPE_HOST) {
+        write_access(run, snapshot, index, GV_SOURCE_NONE, GV_PRECISION_INCOMPLETE,
+                     "what a host function touches is not recorded", duration);
+    } else if (node->type == CU_GRAPH_NODE_TYPE_MEMCPY || node->type == CU_GRAPH_NODE_TYPE_MEMSET) {
+        const char *reason = parameter_ranges(run, node);
+        write_access(run, snapshot, index, GV_SOURCE_PARAMETERS, reason ? GV_PRECISION_INCOMPLETE : GV_PRECISION_EXACT,
+                     reason, duration);
+    }
+}
+
+static void run_snapshot(gv_replay *run, const gv_snapshot *snapshot)
+{
+    bool *done = gv_calloc(snapshot->node_count, sizeof *done);
+    if (!done && !run->unrecorded) {
+        fail(run, 0, "memory ran out");
+        run->unrecorded = true;
+    }
+    for (size_t i = 0; i < snapshot->node_count && run->result == CUDA_SUCCESS; i++) {
+        uint32_t index = snapshot->order[i];
+        const gv_snapshot_node *node = &snapshot->nodes[index];
+        if ((done && done[index]) || node->disabled)
+            continue;
+        if (done)
+            done[index] = true;
+        if (run->unrecorded) {
+            run_unrecorded(run, snapshot, index, run->stream);
+        } else if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+            run_kernel(run, snapshot, index, done);
+        } else if (node->type == CU_GRAPH_NODE_TYPE_GRAPH) {
+            run_snapshot(run, node->child);
+            // The child waits for something, perhaps for a node beside it here.
+            if (run->left_running)
+                leave_branch(run, snapshot, index, done);
+        } else if (node->type != CU_GRAPH_NODE_TYPE_EMPTY) {
+            run_single(run, snapshot, index, done);
+        }
+    }
+    gv_free(done);
+}
+
+static void run_unrecorded(gv_replay *run, const gv_snapshot *snapshot, uint32_t index, CUstream stream)
+{
+    const gv_snapshot_node *node = &snapshot->nodes[index];
+    CUresult result = CUDA_SUCCESS;
+    if (node->disabled || node->type == CU_GRAPH_NODE_TYPE_EMPTY)
+        return;
+    if (node->type == CU_GRAPH_NODE_TYPE_GRAPH) {
+        for (size_t i = 0; i < node->child->node_count; i++)
+            run_unrecorded(run, node->child, node->child->order[i], stream);
+        return;
+    }
+    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+        CUDA_KERNEL_NODE_PARAMS params;
+        memset(&params, 0, sizeof params);
+        result = gv_cuda.cuGraphKernelNodeGetParams(node->node, &params);
+        if (result == CUDA_SUCCESS)
+            result = launch_kernel(node, &params, params.func ? params.func : (CUfunction)params.kern, stream);
+    } else {
+        result = launch_single(run, node, stream);
+    }
+    if (result != CUDA_SUCCESS)
+        note_error(run, snapshot, index, result);
+}
+
+void gv_replay_run(gv_replay *run, const gv_snapshot *snapshot)
+{
+    run_snapshot(run, snapshot);
+}
+
+void gv_replay_end(gv_replay *run)
+{
+    // The driver keeps a destroyed stream until its work is done.
+    if (run->side)
+        gv_cuda.cuStreamDestroy(run->side);
+    gv_node_ranges_free(&run->ranges);
+}

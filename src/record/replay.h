@@ -1,0 +1,41 @@
+// One serial replay: the nodes of a graph, run one after the other, each with its access set.
+#ifndef GV_RECORD_REPLAY_H
+#define GV_RECORD_REPLAY_H
+
+#include "record/graph.h"
+#include "record/source.h"
+
+typedef struct gv_replay {
+    // Given.
+    const gv_recording_source *source; // open
+    CUcontext context;
+    CUstream stream;
+    uint64_t launch; // sequence number of the launch
+
+    // What came of it.
+    CUresult result;      // an error of the program's own work, which the program gets
+    uint64_t failed_node; // index + 1
+    char reason[400];     // why the replay is not complete; empty: it is
+    bool source_closed;   // the source had to be closed on the way
+    bool left_running;    // a node still waits for something outside: the rest is enqueued behind it
+
+    // Its own.
+    CUstream side;   // where other branches go when a node waits for them; NULL until then
+    bool unrecorded; // what is left is only launched
+    gv_node_ranges ranges;
+} gv_replay;
+
+// Runs the snapshot. Whatever happens, every node has been launched in an order the graph allows when this returns,
+// unless the program's own work failed.
+void gv_replay_run(gv_replay *run, const gv_snapshot *snapshot);
+
+// Frees what the replay used; its side stream goes when its work is done.
+void gv_replay_end(gv_replay *run);
+
+// Waits until the stream has no work left, `seconds` at most. CUDA_ERROR_NOT_READY: time is up.
+CUresult gv_wait_for_stream(CUstream stream, double seconds);
+
+// CLOCK_MONOTONIC in nanoseconds.
+uint64_t gv_monotonic_ns(void);
+
+#endif
