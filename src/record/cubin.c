@@ -75,6 +75,9 @@ bool gv_cubin_scan(const void *image, size_t size, void (*found)(const char *nam
         if (sections[i].sh_type == SHT_STRTAB && launches_from_device(&file, &sections[i]))
             found(NULL, GV_FUNCTION_DEVICE_LAUNCH, user);
         const char *name = text_at(&file, names, sections[i].sh_name);
+        // Bank 3 holds the module's __constant__ variables; bank 0 the parameters, the others the compiler's own.
+        if (name && strcmp(name, ".nv.constant3") == 0)
+            found(NULL, GV_FUNCTION_CONSTANT, user);
         if (!name || strncmp(name, ".text.", 6) != 0 || sections[i].sh_type != SHT_PROGBITS)
             continue;
         const unsigned char *code = at(&file, sections[i].sh_offset, sections[i].sh_size);

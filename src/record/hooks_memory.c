@@ -4,6 +4,14 @@
 #include "record/ids.h"
 #include "record/recorder.h"
 
+static void end_or_keep(gv_life life, uint64_t stream, CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        gv_life_end(life, stream);
+    else
+        gv_life_put_back(life);
+}
+
 // ---- Device memory -------------------------------------------------------------------------------------------
 
 GV_HOOK(cuMemAlloc_v2, (CUdeviceptr * pointer, size_t size), (pointer, size))
@@ -41,14 +49,13 @@ GV_HOOK(cuMemAllocManaged, (CUdeviceptr * pointer, size_t size, unsigned flags),
     return result;
 }
 
-// The life ends before the driver is called: another thread may be given the address as soon as it is free.
 GV_HOOK(cuMemFree_v2, (CUdeviceptr pointer), (pointer))
 {
     if (!gv_enter())
         return real(pointer);
-    if (pointer)
-        gv_freed(pointer, 0);
+    gv_life life = gv_life_take(pointer);
     CUresult result = real(pointer);
+    end_or_keep(life, 0, result);
     gv_leave();
     return result;
 }
@@ -82,9 +89,14 @@ GV_HOOK_PAIR(cuMemFreeAsync, _ptsz, (CUdeviceptr pointer, CUstream stream), (poi
 {
     if (!gv_enter())
         return real(pointer, stream);
+    // In a capture the free is a node, and the life goes on until the graph runs.
+    bool captured = gv_stream_is_capturing(stream, per_thread);
+    gv_life life = captured ? (gv_life){0} : gv_life_take(pointer);
     CUresult result = real(pointer, stream);
-    if (result == CUDA_SUCCESS && !(gv_captures_active() && gv_capture_note(stream, per_thread)))
-        gv_freed(pointer, gv_stream_id(stream, per_thread));
+    if (captured)
+        gv_capture_note(stream, per_thread);
+    else
+        end_or_keep(life, gv_stream_id(stream, per_thread), result);
     gv_leave();
     return result;
 }
@@ -143,8 +155,9 @@ GV_HOOK(cuMemFreeHost, (void *pointer), (pointer))
 {
     if (!gv_enter())
         return real(pointer);
-    gv_freed((uint64_t)(uintptr_t)pointer, 0);
+    gv_life life = gv_life_take((uint64_t)(uintptr_t)pointer);
     CUresult result = real(pointer);
+    end_or_keep(life, 0, result);
     gv_leave();
     return result;
 }
@@ -164,8 +177,9 @@ GV_HOOK(cuMemHostUnregister, (void *pointer), (pointer))
 {
     if (!gv_enter())
         return real(pointer);
-    gv_freed((uint64_t)(uintptr_t)pointer, 0);
+    gv_life life = gv_life_take((uint64_t)(uintptr_t)pointer);
     CUresult result = real(pointer);
+    end_or_keep(life, 0, result);
     gv_leave();
     return result;
 }
@@ -192,8 +206,9 @@ GV_HOOK(cuIpcCloseMemHandle, (CUdeviceptr pointer), (pointer))
 {
     if (!gv_enter())
         return real(pointer);
-    gv_freed(pointer, 0);
+    gv_life life = gv_life_take(pointer);
     CUresult result = real(pointer);
+    end_or_keep(life, 0, result);
     gv_leave();
     return result;
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static gv_handle_map contexts, streams, default_streams, events, functions, lives, sizes, stream_contexts;
+static gv_handle_map contexts, streams, default_streams, events, functions, lives, sizes, variables, stream_contexts;
 static uint64_t next_context, next_stream, next_event, next_function, next_allocation;
 static atomic_ullong next_graph, next_exec;
 static atomic_ullong live_bytes;
@@ -22,7 +22,7 @@ bool gv_ids_create(void)
 void gv_ids_forget(void)
 {
     gv_handle_map empty = {0};
-    contexts = streams = default_streams = events = functions = lives = sizes = stream_contexts = empty;
+    contexts = streams = default_streams = events = functions = lives = sizes = variables = stream_contexts = empty;
     next_context = next_stream = next_event = next_function = next_allocation = 0;
     atomic_store(&next_graph, 0);
     atomic_store(&next_exec, 0);
@@ -269,9 +269,14 @@ void gv_allocated(uint64_t address, uint64_t size, unsigned kind, uint64_t strea
     }
     next_allocation = id;
     gv_handle_map_set(&sizes, address, size);
+    if (kind == GV_ALLOCATION_GLOBAL)
+        gv_handle_map_set(&variables, address, 1);
+    else
+        gv_handle_map_take(&variables, address);
     uint64_t in = context_id(context);
     pthread_mutex_unlock(&lock);
-    if (kind != GV_ALLOCATION_PINNED)
+    // Only a hint for how much a node may touch; page-locked memory and module variables are left out.
+    if (kind != GV_ALLOCATION_PINNED && kind != GV_ALLOCATION_GLOBAL)
         atomic_fetch_add(&live_bytes, size);
     gv_operation_record operation = {
         .kind = GV_OP_ALLOC, .stream = stream, .object = id, .address = address, .size = size};
@@ -287,29 +292,49 @@ void gv_allocated(uint64_t address, uint64_t size, unsigned kind, uint64_t strea
     gv_operation_defining(&operation, define_allocation, &record);
 }
 
-static void end_life(uint64_t address, uint64_t id, uint64_t size, uint64_t stream)
-{
-    uint64_t before = atomic_load(&live_bytes);
-    while (!atomic_compare_exchange_weak(&live_bytes, &before, before > size ? before - size : 0))
-        ;
-    gv_operation_record operation = {.kind = GV_OP_FREE, .stream = stream, .object = id, .address = address};
-    gv_operation(&operation);
-}
-
-void gv_freed(uint64_t address, uint64_t stream)
+gv_life gv_life_take(uint64_t address)
 {
     pthread_mutex_lock(&lock);
-    uint64_t id = gv_handle_map_take(&lives, address);
-    uint64_t size = gv_handle_map_take(&sizes, address);
+    gv_life life = {.address = address};
+    life.id = gv_handle_map_take(&lives, address);
+    life.size = gv_handle_map_take(&sizes, address);
     pthread_mutex_unlock(&lock);
-    if (id)
-        end_life(address, id, size, stream);
+    return life;
+}
+
+void gv_life_put_back(gv_life life)
+{
+    if (!life.id)
+        return;
+    pthread_mutex_lock(&lock);
+    if (gv_handle_map_set(&lives, life.address, life.id))
+        gv_handle_map_set(&sizes, life.address, life.size);
+    pthread_mutex_unlock(&lock);
+}
+
+void gv_life_end(gv_life life, uint64_t stream)
+{
+    if (!life.id)
+        return;
+    unsigned long long before = atomic_load(&live_bytes);
+    while (!atomic_compare_exchange_weak(&live_bytes, &before, before > life.size ? before - life.size : 0))
+        ;
+    gv_operation_record operation = {.kind = GV_OP_FREE, .stream = stream, .object = life.id, .address = life.address};
+    gv_operation(&operation);
 }
 
 bool gv_is_allocated(uint64_t address)
 {
     pthread_mutex_lock(&lock);
     bool found = gv_handle_map_get(&lives, address) != 0;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+bool gv_is_heap(uint64_t address)
+{
+    pthread_mutex_lock(&lock);
+    bool found = gv_handle_map_get(&lives, address) != 0 && !gv_handle_map_get(&variables, address);
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -337,7 +362,7 @@ void gv_unmapped(uint64_t address, uint64_t size)
         gv_handle_map_prune(&lives, in_range, &range);
         pthread_mutex_unlock(&lock);
         for (size_t i = 0; i < range.count; i++)
-            gv_freed(range.found[i], 0);
+            gv_life_end(gv_life_take(range.found[i]), 0);
     } while (range.count == sizeof range.found / sizeof *range.found);
 }
 

@@ -42,11 +42,23 @@ uint64_t gv_next_exec_id(void);
 // A new life of [address, address + size): writes the ALLOC operation and the allocation record. `name` may be NULL.
 void gv_allocated(uint64_t address, uint64_t size, unsigned kind, uint64_t stream, const char *name);
 
-// The life at `address` ends: writes the FREE operation. Unknown addresses are ignored.
-void gv_freed(uint64_t address, uint64_t stream);
+// A life that is about to end. Freeing takes three steps: the driver may refuse it, and may give the address to another
+// thread as soon as it does not. So the life is taken out before the call, and then ended (which writes the FREE
+// operation) or put back.
+typedef struct gv_life {
+    uint64_t address, size;
+    uint64_t id; // 0: nothing is known of the address
+} gv_life;
+
+gv_life gv_life_take(uint64_t address);
+void gv_life_put_back(gv_life life);
+void gv_life_end(gv_life life, uint64_t stream);
 
 // Is a life under way that begins at `address`?
 bool gv_is_allocated(uint64_t address);
+
+// The same, but not for a module's variable.
+bool gv_is_heap(uint64_t address);
 
 // cuMemUnmap: ends every life that begins in the range.
 void gv_unmapped(uint64_t address, uint64_t size);

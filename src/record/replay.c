@@ -5,6 +5,7 @@
 
 #include "access/node_access.h"
 #include "base/memory.h"
+#include "record/ids.h"
 #include "record/recorder.h"
 #include "record/snapshot.h"
 
@@ -144,6 +145,11 @@ static const char *blind_spot(gv_replay *run, CUfunction function, const CUDA_KE
         return "it may launch work from the device, whose accesses are not recorded";
     if (flags & GV_FUNCTION_MULTIMEM)
         return "it uses multimem instructions, whose accesses are not recorded";
+    // Constants that no node of the graph writes cannot race within it.
+    if (flags & GV_FUNCTION_CONSTANT && run->writes_variables)
+        return "it may read __constant__ variables, which the Sanitizer does not report, and a node of the graph "
+               "writes "
+               "to a module's variable";
     if (flags & GV_FUNCTION_UNSCANNED)
         return "its machine code could not be looked at for instructions the Sanitizer does not report";
     if (run->source->id == GV_SOURCE_SANITIZER &&
@@ -521,8 +527,39 @@ static void run_unrecorded(gv_replay *run, const gv_snapshot *snapshot, uint32_t
         note_error(run, snapshot, index, result);
 }
 
+// Does a copy or set go to device memory that no allocation holds: a variable of a module?
+static bool writes_variables(const gv_snapshot *snapshot)
+{
+    for (size_t i = 0; i < snapshot->node_count; i++) {
+        const gv_snapshot_node *node = &snapshot->nodes[i];
+        CUDA_MEMCPY3D copy;
+        CUDA_MEMSET_NODE_PARAMS set;
+        uint64_t detail[9] = {0};
+        CUdeviceptr base = 0;
+        size_t size = 0;
+        unsigned type = 0;
+        memset(&copy, 0, sizeof copy);
+        memset(&set, 0, sizeof set);
+        if (node->child && writes_variables(node->child))
+            return true;
+        if (node->type == CU_GRAPH_NODE_TYPE_MEMCPY &&
+            gv_cuda.cuGraphMemcpyNodeGetParams(node->node, &copy) == CUDA_SUCCESS)
+            gv_memcpy_detail(&copy, detail);
+        else if (node->type == CU_GRAPH_NODE_TYPE_MEMSET &&
+                 gv_cuda.cuGraphMemsetNodeGetParams(node->node, &set) == CUDA_SUCCESS)
+            gv_memset_detail(&set, detail);
+        if (detail[0] &&
+            gv_cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, detail[0]) == CUDA_SUCCESS &&
+            type == CU_MEMORYTYPE_DEVICE &&
+            !(gv_cuda.cuMemGetAddressRange(&base, &size, detail[0]) == CUDA_SUCCESS && gv_is_heap(base)))
+            return true;
+    }
+    return false;
+}
+
 void gv_replay_run(gv_replay *run, const gv_snapshot *snapshot)
 {
+    run->writes_variables = writes_variables(snapshot);
     run_snapshot(run, snapshot);
 }
 

@@ -20,6 +20,7 @@ typedef struct gv_replay {
     bool left_running;    // a node still waits for something outside: the rest is enqueued behind it
 
     // Its own.
+    bool writes_variables; // a copy or set of the graph goes to a module's variable, perhaps a __constant__ one
     CUstream side;   // where other branches go when a node waits for them; NULL until then
     bool unrecorded; // what is left is only launched
     gv_node_ranges ranges;

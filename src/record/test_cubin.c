@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,16 +18,25 @@
 static const unsigned char *image;
 static size_t image_size;
 
+// Maps test_cubin_<name>.cubin.
+static const unsigned char *map(const char *name, size_t *size)
+{
+    char path[4096];
+    struct stat status;
+    snprintf(path, sizeof path, "%s%s.cubin", GV_TEST_CUBINS, name);
+    int file = open(path, O_RDONLY);
+    assert_true(file >= 0 && fstat(file, &status) == 0);
+    *size = (size_t)status.st_size;
+    void *mapped = mmap(NULL, *size, PROT_READ, MAP_PRIVATE, file, 0);
+    close(file);
+    assert_ptr_not_equal(mapped, MAP_FAILED);
+    return mapped;
+}
+
 static int load(void **state)
 {
-    int file = open(getenv("GV_TEST_CUBIN") ? getenv("GV_TEST_CUBIN") : GV_TEST_CUBIN, O_RDONLY);
-    struct stat status;
-    if (file < 0 || fstat(file, &status) != 0)
-        return -1;
-    image_size = (size_t)status.st_size;
-    image = mmap(NULL, image_size, PROT_READ, MAP_PRIVATE, file, 0);
-    close(file);
-    return image == MAP_FAILED ? -1 : 0;
+    image = map("kernels", &image_size);
+    return 0;
 }
 
 typedef struct findings {
@@ -73,6 +83,16 @@ static void textures_surfaces_and_multimem_are_flagged(void **state)
     assert_int_equal(flags_of("multimem"), GV_FUNCTION_MULTIMEM);
 }
 
+// Whoever reads a __constant__ variable cannot be told from its code alone: the module is flagged.
+static void a_module_with_constants_is_flagged(void **state)
+{
+    size_t size = 0;
+    const unsigned char *with_constants = map("constant", &size);
+    findings all = {"constant", 0, 0, 0};
+    assert_true(gv_cubin_scan(with_constants, size, found, &all));
+    assert_int_equal(all.of_module, GV_FUNCTION_CONSTANT);
+}
+
 // What cannot be read is not taken for harmless, and no cut or damaged image makes the scan read outside it (ASan).
 static void a_damaged_image_is_refused_or_scanned_safely(void **state)
 {
@@ -101,6 +121,7 @@ int main(void)
         cmocka_unit_test(what_is_reported_is_not_flagged),
         cmocka_unit_test(tensor_copies_are_flagged),
         cmocka_unit_test(textures_surfaces_and_multimem_are_flagged),
+        cmocka_unit_test(a_module_with_constants_is_flagged),
         cmocka_unit_test(a_damaged_image_is_refused_or_scanned_safely),
     };
     return cmocka_run_group_tests(tests, load, NULL);

@@ -26,15 +26,18 @@ if(GV_PYTHON AND NOT GV_SANITIZE)
 endif()
 
 if(GV_NVCC)
-  add_custom_command(
-    OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/test_cubin.cubin
-    COMMAND ${GV_NVCC} -cubin -arch=sm_90a -o ${CMAKE_CURRENT_BINARY_DIR}/test_cubin.cubin
-            ${CMAKE_CURRENT_SOURCE_DIR}/test_cubin_kernels.cu
-    DEPENDS test_cubin_kernels.cu)
-  add_custom_target(test_cubin_image ALL DEPENDS ${CMAKE_CURRENT_BINARY_DIR}/test_cubin.cubin)
+  foreach(name kernels constant)
+    add_custom_command(
+      OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/test_cubin_${name}.cubin
+      COMMAND ${GV_NVCC} -cubin -arch=sm_90a -o ${CMAKE_CURRENT_BINARY_DIR}/test_cubin_${name}.cubin
+              ${CMAKE_CURRENT_SOURCE_DIR}/test_cubin_${name}.cu
+      DEPENDS test_cubin_${name}.cu)
+    list(APPEND test_cubins ${CMAKE_CURRENT_BINARY_DIR}/test_cubin_${name}.cubin)
+  endforeach()
+  add_custom_target(test_cubin_image ALL DEPENDS ${test_cubins})
   gv_unit_test(test_cubin test_cubin.c cubin.c)
   add_dependencies(test_cubin test_cubin_image)
-  target_compile_definitions(test_cubin PRIVATE GV_TEST_CUBIN="${CMAKE_CURRENT_BINARY_DIR}/test_cubin.cubin")
+  target_compile_definitions(test_cubin PRIVATE GV_TEST_CUBINS="${CMAKE_CURRENT_BINARY_DIR}/test_cubin_")
 endif()
 
 # drain.c calls the driver through a table that this test leaves empty.

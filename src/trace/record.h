@@ -351,7 +351,8 @@ enum gv_function_flag {
     GV_FUNCTION_TEXTURE = 1u << 1,     // texture or surface accesses
     GV_FUNCTION_MULTIMEM = 1u << 2,    // multimem loads, stores or reductions
     GV_FUNCTION_UNSCANNED = 1u << 3,   // its machine code could not be looked at
-    GV_FUNCTION_DEVICE_LAUNCH = 1u << 4 // it may launch kernels or graphs from the device
+    GV_FUNCTION_DEVICE_LAUNCH = 1u << 4, // it may launch kernels or graphs from the device
+    GV_FUNCTION_CONSTANT = 1u << 5 // its module has __constant__ variables, and reads of them are not reported
 };
 
 enum gv_note_severity { GV_NOTE_INFO = 0, GV_NOTE_INCOMPLETE = 1, GV_NOTE_FAILURE = 2 };

@@ -177,6 +177,11 @@ class EndToEnd(unittest.TestCase):
                     ("free", 0, device, 0, 0),
                 ])
 
+    def test_a_refused_free_ends_no_life(self):
+        kinds = [row[0] for row in self.operations(self.record("free-refused"))]
+        self.assertEqual(kinds, ["alloc", "stream-create", "capture-begin", "capture-end", "memset", "stream-sync",
+                                 "free"])
+
     def test_per_thread_default_stream_is_another(self):
         all_of_them = self.operations(self.record("operations", "proc-ptsz"))
         copies = [row for row in all_of_them if row[0] == "memcpy" and row[4]]

@@ -490,6 +490,21 @@ static void busy(void)
     expect_sum(b.sums[0], 2);
 }
 
+// The driver refuses to free memory while a capture of this mode is under way.
+static void free_refused(void)
+{
+    CUdeviceptr memory = buffer();
+    CUstream on = stream();
+    CUgraph graph;
+    CHECK(cuStreamBeginCapture(on, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    if (cu.cuMemFree(memory) == CUDA_SUCCESS)
+        fail("cuMemFree in a capture", 0);
+    cu.cuStreamEndCapture(on, &graph);
+    CHECK(cuMemsetD32Async(memory, 0, COUNT, on));
+    CHECK(cuStreamSynchronize(on));
+    CHECK(cuMemFree(memory));
+}
+
 // A capture is never ended: its stream is destroyed.
 static void capture_gone(void)
 {
@@ -653,6 +668,7 @@ static const struct {
     {"child-stall", child_stall, false},
     {"busy", busy, false},
     {"capture-gone", capture_gone, false},
+    {"free-refused", free_refused, false},
 };
 
 int main(int argc, char **argv)
