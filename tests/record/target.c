@@ -408,6 +408,110 @@ static void stall(void)
         fail("the flag was not seen", result);
 }
 
+static void wait_for_caller(void *flag)
+{
+    for (int i = 0; i < 20000 && !__atomic_load_n((int *)flag, __ATOMIC_ACQUIRE); i++)
+        usleep(1000);
+    if (!__atomic_load_n((int *)flag, __ATOMIC_ACQUIRE))
+        _exit(97);
+}
+
+// A node waits for what the program does after the launch has returned.
+static void host_wait(void)
+{
+    static int flag;
+    CUstream on = stream();
+    CUdeviceptr to = buffer(), sums = buffer();
+    CUgraph graph;
+    CHECK(cuStreamBeginCapture(on, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    launch_fill(on, to, 1);
+    CHECK(cuLaunchHostFunc(on, wait_for_caller, &flag));
+    launch_add(on, to, sums);
+    CHECK(cuStreamEndCapture(on, &graph));
+    CUgraphExec exec = instantiate(graph);
+    CHECK(cuGraphLaunch(exec, on));
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    CHECK(cuStreamSynchronize(on));
+    expect_sum(sums, 2);
+    // The next launch finds everything as it was.
+    run(exec, on, 2);
+    expect_sum(sums, 2);
+}
+
+// A node of a child graph waits for a flag that a node beside the child sets.
+static void child_stall(void)
+{
+    CUstream on = stream();
+    CUdeviceptr flag = buffer(), seen = buffer();
+    CUgraph inner, outer;
+    CUgraphNode nodes[2];
+    int limit = 20000, one = 1;
+    void *waiting[] = {&flag, &seen, &limit}, *setting[] = {&flag, &one};
+    CUDA_KERNEL_NODE_PARAMS params = {.func = wait_for_flag,
+                                      .gridDimX = 1,
+                                      .gridDimY = 1,
+                                      .gridDimZ = 1,
+                                      .blockDimX = 1,
+                                      .blockDimY = 1,
+                                      .blockDimZ = 1,
+                                      .kernelParams = waiting};
+    CHECK(cuMemsetD32Async(flag, 0, COUNT, on));
+    CHECK(cuGraphCreate(&inner, 0));
+    CHECK(cuGraphCreate(&outer, 0));
+    CHECK(cuGraphAddKernelNode(&nodes[0], inner, NULL, 0, &params));
+    CHECK(cuGraphAddChildGraphNode(&nodes[0], outer, NULL, 0, inner));
+    params.func = set_flag;
+    params.kernelParams = setting;
+    CHECK(cuGraphAddKernelNode(&nodes[1], outer, NULL, 0, &params));
+    run(instantiate(outer), on, 1);
+    int result = 0;
+    CHECK(cuMemcpyDtoH(&result, seen, 4));
+    if (result != 1)
+        fail("the flag was not seen", result);
+}
+
+// Another stream of the context is busy for as long as the program runs.
+static void busy(void)
+{
+    branches b = make_branches(false);
+    CUstream other = stream();
+    CUdeviceptr flag = buffer(), seen = buffer();
+    int limit = 20000, one = 1;
+    void *waiting[] = {&flag, &seen, &limit}, *setting[] = {&flag, &one};
+    CHECK(cuMemsetD32Async(flag, 0, COUNT, b.main));
+    CHECK(cuStreamSynchronize(b.main));
+    CUgraphExec exec = instantiate(capture(&b, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK(cuLaunchKernel(wait_for_flag, 1, 1, 1, 1, 1, 1, 0, other, waiting, NULL));
+    run(exec, b.main, 30);
+    CHECK(cuLaunchKernel(set_flag, 1, 1, 1, 1, 1, 1, 0, b.main, setting, NULL));
+    CHECK(cuCtxSynchronize());
+    expect_sum(b.sums[0], 2);
+}
+
+// The driver refuses to free memory while a capture of this mode is under way.
+static void free_refused(void)
+{
+    CUdeviceptr memory = buffer();
+    CUstream on = stream();
+    CUgraph graph;
+    CHECK(cuStreamBeginCapture(on, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    if (cu.cuMemFree(memory) == CUDA_SUCCESS)
+        fail("cuMemFree in a capture", 0);
+    cu.cuStreamEndCapture(on, &graph);
+    CHECK(cuMemsetD32Async(memory, 0, COUNT, on));
+    CHECK(cuStreamSynchronize(on));
+    CHECK(cuMemFree(memory));
+}
+
+// A capture is never ended: its stream is destroyed.
+static void capture_gone(void)
+{
+    CUstream gone = stream();
+    CHECK(cuStreamBeginCapture(gone, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CHECK(cuStreamDestroy(gone));
+    race();
+}
+
 static pthread_barrier_t both_captured;
 
 // No launch is armed while any capture is under way, so both captures end before the first launch.
