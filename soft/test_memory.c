@@ -230,6 +230,7 @@ static void unified_copies_find_the_direction(void **state)
     OK(cuMemcpy(a, (CUdeviceptr)(uintptr_t)&host, 4));
     OK(cuMemcpyAsync(b, a, 4, the.a));
     OK(cuMemcpyAsync((CUdeviceptr)(uintptr_t)&back, b, 4, the.a));
+    OK(cuStreamSynchronize(the.a));
     assert_int_equal(back, 77);
     OK(cuMemFree(a));
     OK(cuMemFree(b));

@@ -170,6 +170,18 @@ static bool find(search *state)
         take_toolkit(state, "/usr/local/cuda") || take_toolkit(state, "/usr/local/cuda-*"))
         return true;
 
+    if (take_python_prefix(state, getenv("VIRTUAL_ENV")) || take_python_prefix(state, getenv("CONDA_PREFIX")) ||
+        take_running_interpreter(state) || take_interpreter_in_path(state))
+        return true;
+    const char *home = getenv("HOME");
+    char local[PATH_MAX];
+    int length = home ? snprintf(local, sizeof local, "%s/.local", home) : -1;
+    if (length > 0 && (size_t)length < sizeof local && take_python_prefix(state, local))
+        return true;
+    if (take_python_prefix(state, "/usr/local") || take_python_prefix(state, "/usr"))
+        return true;
+
+    // Last, what `make deps` fetched for the build: the program's own environment fits its driver better.
     Dl_info own;
     char folder[PATH_MAX];
     if (dladdr((const void *)&gv_sanitizer_find, &own) && own.dli_fname && realpath(own.dli_fname, folder)) {
@@ -180,16 +192,7 @@ static bool find(search *state)
         if (take_below(state, folder, deps, 2))
             return true;
     }
-
-    if (take_python_prefix(state, getenv("VIRTUAL_ENV")) || take_python_prefix(state, getenv("CONDA_PREFIX")) ||
-        take_running_interpreter(state) || take_interpreter_in_path(state))
-        return true;
-    const char *home = getenv("HOME");
-    char local[PATH_MAX];
-    int length = home ? snprintf(local, sizeof local, "%s/.local", home) : -1;
-    if (length > 0 && (size_t)length < sizeof local && take_python_prefix(state, local))
-        return true;
-    return take_python_prefix(state, "/usr/local") || take_python_prefix(state, "/usr");
+    return false;
 }
 
 bool gv_sanitizer_find(char *path, size_t size, char *tried, size_t tried_size)
