@@ -29,7 +29,7 @@ static const gv_option options[] = {
     {OPTION_ARM, "arm", "WHEN",
      "Which launches of each graph to record access by access: first (the default), N (the N-th), every=K, all, or "
      "none."},
-    {OPTION_GRAPH, "graph", "NAME", "Record only graphs with this number, or with a kernel whose name contains NAME."},
+    {OPTION_GRAPH, "graph", "NAME", "Arm only graphs with this number, or with a kernel whose name contains NAME."},
     {OPTION_EXITCODE, "error-exitcode", "N",
      "Check what was recorded at the end, print the report to standard error, and exit with N if there is a race."},
     {OPTION_NO_STACKS, "no-stacks", NULL, "Do not record call stacks: cheaper, but reports name no source lines."},

@@ -161,7 +161,7 @@ static bool in_context(const gv_snapshot *snapshot, CUcontext context)
         const gv_snapshot_node *node = &snapshot->nodes[i];
         CUDA_KERNEL_NODE_PARAMS params;
         memset(&params, 0, sizeof params);
-        if (node->child && !in_context(node->child, context))
+        if (node->body_count && !in_context(node->bodies[0], context))
             return false;
         if (node->type == CU_GRAPH_NODE_TYPE_KERNEL &&
             gv_cuda.cuGraphKernelNodeGetParams(node->node, &params) == CUDA_SUCCESS && params.ctx &&

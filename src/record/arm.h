@@ -15,7 +15,7 @@ CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream st
 void gv_gate_enter(void);
 void gv_gate_leave(void);
 
-// Asks that the next launch of every exec be armed, whatever --arm says (SIGUSR2, gravel_arm_next).
+// Asks that the next launch of every exec be armed, whatever --arm says (gravel_arm_next of gravel.h).
 void gv_arm_next(void);
 
 void gv_arm_after_fork(void);

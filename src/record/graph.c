@@ -21,7 +21,7 @@ typedef struct place_row {
     gv_node_place place;
     CUgraph graph;
     CUgraphNode node;
-    CUgraph embedded;       // a child graph's copy in this node, which goes with it
+    CUgraph *bodies;        // the graphs inside a child graph or conditional node, which go with it
     struct place_row *next; // of the same graph
 } place_row;
 
@@ -164,7 +164,8 @@ bool gv_capture_note(CUstream stream, bool per_thread)
             stack = gv_stack();
             pthread_mutex_lock(&lock);
         }
-        gv_node_place place = {stack, gv_stream_id(stream, per_thread), atomic_fetch_add(&next_order, 1) + 1};
+        gv_node_place place = {
+            .stack = stack, .stream = gv_stream_id(stream, per_thread), .order = atomic_fetch_add(&next_order, 1) + 1};
         remember_place(graph, nodes[i], place);
     }
     pthread_mutex_unlock(&lock);
@@ -173,7 +174,7 @@ bool gv_capture_note(CUstream stream, bool per_thread)
 
 void gv_node_added(CUgraph graph, CUgraphNode node)
 {
-    gv_node_place place = {gv_stack(), 0, atomic_fetch_add(&next_order, 1) + 1};
+    gv_node_place place = {.stack = gv_stack(), .order = atomic_fetch_add(&next_order, 1) + 1};
     pthread_mutex_lock(&lock);
     remember_place(graph, node, place);
     pthread_mutex_unlock(&lock);
@@ -202,6 +203,9 @@ void gv_graph_copied(CUgraph original, CUgraph copy)
         if (gv_cuda.cuGraphNodeFindInClone(&counterpart, from[i], copy) != CUDA_SUCCESS || !counterpart)
             counterpart = to[i];
         gv_node_place place = place_of(from[i]);
+        // The copy's bodies are others, and are not known.
+        place.bodies = NULL;
+        place.body_count = 0;
         if (place.order)
             remember_place(copy, counterpart, place);
     }
@@ -218,8 +222,9 @@ static void forget_places(CUgraph graph)
         place_row *next = row->next;
         if (is_known(graph, row->node))
             gv_handle_map_take(&places, (uintptr_t)row->node);
-        if (row->embedded)
-            forget_places(row->embedded);
+        for (size_t i = 0; i < row->place.body_count; i++)
+            forget_places(row->bodies[i]);
+        gv_free(row->bodies);
         gv_free(row);
         row = next;
     }
@@ -232,6 +237,22 @@ void gv_graph_destroyed(CUgraph graph)
     pthread_mutex_unlock(&lock);
 }
 
+static void remember_bodies(CUgraph graph, CUgraphNode node, const CUgraph *bodies, size_t count)
+{
+    CUgraph *copy = gv_calloc(count, sizeof *copy);
+    pthread_mutex_lock(&lock);
+    place_row *row = (place_row *)(uintptr_t)gv_handle_map_get(&places, (uintptr_t)node);
+    if (copy && row && row->graph == graph && !row->bodies) {
+        memcpy(copy, bodies, count * sizeof *copy);
+        row->bodies = copy;
+        row->place.bodies = copy;
+        row->place.body_count = count;
+        copy = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    gv_free(copy);
+}
+
 void gv_child_added(CUgraph graph, CUgraphNode node, CUgraph child)
 {
     CUgraph embedded = NULL;
@@ -239,11 +260,14 @@ void gv_child_added(CUgraph graph, CUgraphNode node, CUgraph child)
     if (gv_cuda.cuGraphChildGraphNodeGetGraph(node, &embedded) != CUDA_SUCCESS)
         return;
     gv_graph_copied(child, embedded);
-    pthread_mutex_lock(&lock);
-    place_row *row = (place_row *)(uintptr_t)gv_handle_map_get(&places, (uintptr_t)node);
-    if (row && row->graph == graph)
-        row->embedded = embedded;
-    pthread_mutex_unlock(&lock);
+    remember_bodies(graph, node, &embedded, 1);
+}
+
+void gv_conditional_added(CUgraph graph, CUgraphNode node, const CUgraph *bodies, size_t count)
+{
+    gv_node_added(graph, node);
+    if (bodies)
+        remember_bodies(graph, node, bodies, count);
 }
 
 // ---- Executable graphs ---------------------------------------------------------------------------------------
@@ -297,8 +321,9 @@ static bool has_kernel(const gv_snapshot *snapshot, const char *part)
         CUDA_KERNEL_NODE_PARAMS params;
         const char *name = NULL;
         memset(&params, 0, sizeof params);
-        if (node->child && has_kernel(node->child, part))
-            return true;
+        for (size_t body = 0; body < node->body_count; body++)
+            if (has_kernel(node->bodies[body], part))
+                return true;
         if (node->type == CU_GRAPH_NODE_TYPE_KERNEL &&
             gv_cuda.cuGraphKernelNodeGetParams(node->node, &params) == CUDA_SUCCESS &&
             gv_cuda.cuFuncGetName(&name, params.func ? params.func : (CUfunction)params.kern) == CUDA_SUCCESS && name &&
@@ -477,18 +502,20 @@ void gv_exec_child_changed(CUgraphExec handle, CUgraphNode node, CUgraph child)
         template_node *found = template_of(row, node);
         write_set_node(&row->exec, found);
         row->exec.changed = true;
-        gv_snapshot *fresh = found && row->exec.snapshot && row->exec.snapshot->owned
-                                 ? gv_snapshot_take(child, GV_GRAPH_CHILD, true, place_of, NULL, NULL)
-                                 : NULL;
+        gv_snapshot *fresh =
+            found && row->exec.snapshot && row->exec.snapshot->owned && found->snapshot->nodes[found->index].body_count
+                ? gv_snapshot_take(child, GV_GRAPH_CHILD, true, place_of, NULL, NULL)
+                : NULL;
         if (fresh) {
             gv_snapshot_node *owner = &found->snapshot->nodes[found->index];
             // The old child's nodes must not be found any more.
+            gv_snapshot *old = owner->body_count ? owner->bodies[0] : NULL;
             for (size_t i = 0; i < row->template_count; i++)
-                if (row->templates[i].snapshot == owner->child)
+                if (row->templates[i].snapshot == old)
                     gv_handle_map_take(&row->by_node, (uintptr_t)row->templates[i].node);
-            gv_snapshot_free(owner->child);
+            gv_snapshot_free(old);
             fresh->parent_node = found->index;
-            owner->child = fresh;
+            owner->bodies[0] = fresh;
             if (fresh->refusal[0])
                 unknown(&row->exec, fresh->refusal);
         } else {

@@ -16,7 +16,8 @@ typedef struct gv_snapshot_node {
     uint64_t stack, stream, order; // where it came from
     uint64_t event;                // id, for event nodes
     bool disabled;                 // cuGraphNodeSetEnabled(..., 0)
-    gv_snapshot *child;            // child graph nodes
+    gv_snapshot **bodies;          // child graph nodes have one, conditional nodes one a branch
+    size_t body_count;
 } gv_snapshot_node;
 
 // One graph as the driver listed it. Child graphs are snapshots of their own.
@@ -72,6 +73,9 @@ void gv_node_added(CUgraph graph, CUgraphNode node);
 
 // A child graph node was added; the child was copied into it.
 void gv_child_added(CUgraph graph, CUgraphNode node, CUgraph child);
+
+// A conditional node was added; the driver made `count` graphs for its branches, which go with it.
+void gv_conditional_added(CUgraph graph, CUgraphNode node, const CUgraph *bodies, size_t count);
 
 // cuGraphClone and child graph nodes copy nodes: what is known of the original's is known of the copy's.
 void gv_graph_copied(CUgraph original, CUgraph copy);

@@ -56,6 +56,8 @@ static void any_added(CUgraph graph, CUgraphNode node, const CUgraphNodeParams *
 {
     if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
         gv_child_added(graph, node, params->graph.graph);
+    else if (params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+        gv_conditional_added(graph, node, params->conditional.phGraph_out, params->conditional.size);
     else
         gv_node_added(graph, node);
 }

@@ -286,7 +286,7 @@ static void mark_followers(const gv_snapshot *snapshot, uint32_t index, bool *fo
 // wait for a flag that one of them sets. What comes on the replay's stream from here on waits for them too.
 static void leave_branch(gv_replay *run, const gv_snapshot *snapshot, uint32_t index, bool *done)
 {
-    bool *follows = gv_calloc(snapshot->node_count, sizeof *follows);
+    bool *follows = done ? gv_calloc(snapshot->node_count, sizeof *follows) : NULL;
     if (!follows || (!run->side && gv_cuda.cuStreamCreate(&run->side, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)) {
         gv_free(follows);
         return;
@@ -492,7 +492,7 @@ static void run_snapshot(gv_replay *run, const gv_snapshot *snapshot)
         } else if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
             run_kernel(run, snapshot, index, done);
         } else if (node->type == CU_GRAPH_NODE_TYPE_GRAPH) {
-            run_snapshot(run, node->child);
+            run_snapshot(run, node->bodies[0]);
             // The child waits for something, perhaps for a node beside it here.
             if (run->left_running)
                 leave_branch(run, snapshot, index, done);
@@ -510,8 +510,8 @@ static void run_unrecorded(gv_replay *run, const gv_snapshot *snapshot, uint32_t
     if (node->disabled || node->type == CU_GRAPH_NODE_TYPE_EMPTY)
         return;
     if (node->type == CU_GRAPH_NODE_TYPE_GRAPH) {
-        for (size_t i = 0; i < node->child->node_count; i++)
-            run_unrecorded(run, node->child, node->child->order[i], stream);
+        for (size_t i = 0; i < node->bodies[0]->node_count; i++)
+            run_unrecorded(run, node->bodies[0], node->bodies[0]->order[i], stream);
         return;
     }
     if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
@@ -540,7 +540,7 @@ static bool writes_variables(const gv_snapshot *snapshot)
         unsigned type = 0;
         memset(&copy, 0, sizeof copy);
         memset(&set, 0, sizeof set);
-        if (node->child && writes_variables(node->child))
+        if (node->body_count && writes_variables(node->bodies[0]))
             return true;
         if (node->type == CU_GRAPH_NODE_TYPE_MEMCPY &&
             gv_cuda.cuGraphMemcpyNodeGetParams(node->node, &copy) == CUDA_SUCCESS)

@@ -231,6 +231,26 @@ typedef struct taking {
 
 static gv_snapshot *take(CUgraph graph, CUgraph clone, unsigned origin, const taking *how);
 
+// Reads the graphs inside a node. False when memory is out.
+static bool take_bodies(gv_snapshot *snapshot, uint32_t index, const CUgraph *bodies, CUgraph clone, size_t count,
+                        unsigned origin, const taking *how)
+{
+    gv_snapshot_node *node = &snapshot->nodes[index];
+    node->bodies = gv_calloc(count, sizeof *node->bodies);
+    if (!node->bodies)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        gv_snapshot *body = take(bodies[i], clone, origin, how);
+        if (!body)
+            return false;
+        node->bodies[node->body_count++] = body;
+        body->parent_node = index;
+        if (body->refusal[0] && origin == GV_GRAPH_CHILD)
+            refuse(snapshot, "in the child graph of node #%u: %.180s", index, body->refusal);
+    }
+    return true;
+}
+
 // Fills one node from the template's node and, if there is a clone, from its counterpart there.
 static bool take_node(gv_snapshot *snapshot, uint32_t index, CUgraphNode original, CUgraph clone,
                       const listing *clone_nodes, const taking *how)
@@ -266,8 +286,6 @@ static bool take_node(gv_snapshot *snapshot, uint32_t index, CUgraphNode origina
             refuse(snapshot, "node #%u has no counterpart in a clone of the graph", index);
         else
             node->node = counterpart;
-    } else if (how->clone_wanted) {
-        refuse(snapshot, "the driver does not clone it");
     }
 
     if (node->type == CU_GRAPH_NODE_TYPE_GRAPH) {
@@ -278,13 +296,10 @@ static bool take_node(gv_snapshot *snapshot, uint32_t index, CUgraphNode origina
         }
         if (clone && gv_cuda.cuGraphChildGraphNodeGetGraph(node->node, &child_clone) != CUDA_SUCCESS)
             child_clone = NULL;
-        node->child = take(child, child_clone, GV_GRAPH_CHILD, how);
-        if (!node->child)
-            return false;
-        node->child->parent_node = index;
-        if (node->child->refusal[0])
-            refuse(snapshot, "in the child graph of node #%u: %.180s", index, node->child->refusal);
+        return take_bodies(snapshot, index, &child, child_clone, 1, GV_GRAPH_CHILD, how);
     }
+    if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+        return take_bodies(snapshot, index, place.bodies, NULL, place.body_count, GV_GRAPH_BODY, how);
     return true;
 }
 
@@ -315,6 +330,9 @@ static gv_snapshot *take(CUgraph graph, CUgraph clone, unsigned origin, const ta
         enough = take_node(snapshot, (uint32_t)i, list.nodes[i], clone, &clone_list, how);
     }
     enough = enough && read_edges(snapshot, graph, &index) && sort_nodes(snapshot);
+    // Last: a kind of node that the driver refuses to clone is the better reason.
+    if (how->clone_wanted && !clone)
+        refuse(snapshot, "the driver does not clone it");
     gv_free(list.nodes);
     gv_free(clone_list.nodes);
     gv_free(index.keys);
@@ -347,8 +365,11 @@ void gv_snapshot_free(gv_snapshot *snapshot)
 {
     if (!snapshot)
         return;
-    for (size_t i = 0; i < snapshot->node_count; i++)
-        gv_snapshot_free(snapshot->nodes[i].child);
+    for (size_t i = 0; snapshot->nodes && i < snapshot->node_count; i++) {
+        for (size_t body = 0; body < snapshot->nodes[i].body_count; body++)
+            gv_snapshot_free(snapshot->nodes[i].bodies[body]);
+        gv_free(snapshot->nodes[i].bodies);
+    }
     if (snapshot->owned)
         gv_cuda.cuGraphDestroy(snapshot->graph);
     gv_free(snapshot->nodes);
@@ -370,7 +391,7 @@ static void write_node(const gv_snapshot *snapshot, uint32_t index)
         .stack = node->stack,
         .stream = node->stream,
         .order = node->order,
-        .child = node->child ? node->child->id : 0,
+        .child = node->body_count ? node->bodies[0]->id : 0,
         .flags = node->disabled ? GV_NODE_DISABLED : 0,
     };
     record.detail.items = detail;
@@ -464,8 +485,8 @@ static void write_graph(gv_snapshot *snapshot, uint64_t parent)
     gv_write_graph(gv_state.writer, &record);
     // Children first: a node record names its child by the id that its own graph record defines.
     for (size_t i = 0; i < snapshot->node_count; i++)
-        if (snapshot->nodes[i].child)
-            write_graph(snapshot->nodes[i].child, snapshot->id);
+        for (size_t body = 0; body < snapshot->nodes[i].body_count; body++)
+            write_graph(snapshot->nodes[i].bodies[body], snapshot->id);
     for (size_t i = 0; i < snapshot->node_count; i++)
         write_node(snapshot, (uint32_t)i);
     if (snapshot->edge_count) {

@@ -7,6 +7,8 @@
 // Where a node came from, as far as it was seen.
 typedef struct gv_node_place {
     uint64_t stack, stream, order;
+    const CUgraph *bodies; // of a conditional node, valid while the place is known
+    size_t body_count;
 } gv_node_place;
 
 // Looks a node's place up; answers zeros when it was not seen.

@@ -22,7 +22,7 @@ static size_t image_size;
 static const unsigned char *map(const char *name, size_t *size)
 {
     char path[4096];
-    struct stat status;
+    struct stat status = {0};
     snprintf(path, sizeof path, "%s%s.cubin", GV_TEST_CUBINS, name);
     int file = open(path, O_RDONLY);
     assert_true(file >= 0 && fstat(file, &status) == 0);

@@ -97,7 +97,7 @@ static void full_pages_join(void **state)
     pages *all = calloc(1, sizeof *all);
     marks *words = calloc(1, sizeof *words);
     memset(touched, 0, sizeof touched);
-    mark(words, GV_ACCESS_WRITE, 0, 3 * GV_PAGE_UNITS, 2);
+    mark(words, GV_ACCESS_WRITE, 0, (size_t)3 * GV_PAGE_UNITS, 2);
     mark(words, GV_ACCESS_READ, GV_PAGE_UNITS - 1, 2, 2);
     add_pages(all, words, GV_TABLE_WORDS);
     assert_ranges_match(all);
