@@ -59,6 +59,7 @@ static void order(CUstream before, CUstream after)
 static void work_becomes_nodes_and_does_not_run(void **state)
 {
     OK(cuMemsetD8(memory, 0, BYTES));
+    OK(cuCtxSynchronize());
     begin(the.a);
     launch(the.a);
     OK(cuMemsetD32Async(memory, 5, 4, the.a));

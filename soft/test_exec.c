@@ -78,6 +78,7 @@ static void the_template_may_go_and_change(void **state)
     assert_int_equal(read_int(memory), 11);
     OK(cuGraphDestroy(graph));
     OK(cuMemsetD32(memory, 0, 1));
+    OK(cuCtxSynchronize());
     run(exec);
     assert_int_equal(read_int(memory), 11);
     OK(cuGraphExecDestroy(exec));

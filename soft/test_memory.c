@@ -195,6 +195,7 @@ static void copies_in_one_two_and_three_dimensions(void **state)
 
     // A box of 8 x 3 x 2 from the host, with slices of four rows.
     OK(cuMemsetD8(b, 0, 4096));
+    OK(cuCtxSynchronize()); // a set is not complete when the call returns, and the.a does not wait for the default stream
     CUDA_MEMCPY3D box = {.srcZ = 1,
                          .srcMemoryType = CU_MEMORYTYPE_HOST,
                          .srcHost = host,
@@ -228,6 +229,7 @@ static void unified_copies_find_the_direction(void **state)
     int host = 77, back = 0;
     CUdeviceptr a = buffer(64), b = buffer(64);
     OK(cuMemcpy(a, (CUdeviceptr)(uintptr_t)&host, 4));
+    OK(cuCtxSynchronize()); // a copy from pageable memory returns when it is staged
     OK(cuMemcpyAsync(b, a, 4, the.a));
     OK(cuMemcpyAsync((CUdeviceptr)(uintptr_t)&back, b, 4, the.a));
     OK(cuStreamSynchronize(the.a));

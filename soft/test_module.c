@@ -65,6 +65,7 @@ static void barriers_hold_all_threads_of_a_block(void **state)
     for (int i = 0; i < 256; i++)
         values[i] = i;
     OK(cuMemcpyHtoD(in, values, sizeof values));
+    OK(cuCtxSynchronize()); // from pageable memory it returns when it is staged, and the.a does not wait for it
     OK(cuLaunchKernel(kernel("block_sum"), 4, 1, 1, 64, 1, 1, 0, the.a, (void *[]){&in, &out}, NULL));
     OK(cuStreamSynchronize(the.a));
     for (int block = 0; block < 4; block++)

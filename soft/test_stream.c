@@ -222,6 +222,7 @@ static void value_waits_know_all_conditions(void **state)
                  {0x0f, 0xf0, CU_STREAM_WAIT_VALUE_NOR}};
     for (unsigned i = 0; i < 5; i++) {
         OK(cuMemsetD32(memory + 4 * i, cases[i].seen, 1));
+        OK(cuCtxSynchronize());
         items[i].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
         items[i].waitValue.address = memory + 4 * i;
         items[i].waitValue.value = cases[i].wanted;
