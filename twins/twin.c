@@ -116,6 +116,7 @@ int twin_run(twin *t, CUgraph graph, void (*prepare)(void *user), bool (*is_righ
     for (int i = 0; i < t->launches; i++) {
         if (prepare)
             prepare(user);
+        CHECK(cuCtxSynchronize()); // what was set up in the default stream, which t->main does not wait for
         CHECK(cuGraphLaunch(exec, t->main));
         CHECK(cuStreamSynchronize(t->main));
         wrong += !is_right(user);
