@@ -288,6 +288,23 @@ static enum attempt run_armed(gv_exec *exec, CUstream stream, bool per_thread, C
     return outcome;
 }
 
+// One thread arms at a time. Another armed replay in this context is waited for, as every launch does at the gate; one
+// in another context hardly at all: its nodes may wait for this very launch (a collective over several GPUs).
+static bool take_arm_lock(void)
+{
+    if (pthread_mutex_trylock(&arm_lock) == 0)
+        return true;
+    gv_gate_enter();
+    gv_gate_leave();
+    for (int i = 0; i < 20; i++) {
+        if (pthread_mutex_trylock(&arm_lock) == 0)
+            return true;
+        struct timespec pause = {0, 100000};
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
 CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream stream, bool per_thread)
 {
     if (!gv_enter())
@@ -296,7 +313,7 @@ CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream st
     CUresult result = CUDA_SUCCESS;
     const char *why = "";
     bool refused = false;
-    if (exec && !gv_stream_is_capturing(stream, per_thread) && is_due(exec) && pthread_mutex_trylock(&arm_lock) == 0) {
+    if (exec && !gv_stream_is_capturing(stream, per_thread) && is_due(exec) && take_arm_lock()) {
         enum attempt attempt = run_armed(exec, stream, per_thread, &result, &why);
         pthread_mutex_unlock(&arm_lock);
         if (attempt == ARMED) {
