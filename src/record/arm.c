@@ -224,6 +224,9 @@ static enum attempt run_armed(gv_exec *exec, CUstream stream, bool per_thread, C
         *why = "its nodes belong to several contexts";
         return REFUSED;
     }
+    *why = "earlier work in its context did not come to an end";
+    if (exec->attempts >= MOST_ATTEMPTS)
+        return REFUSED;
     *why = "a replay of another graph was left running, and its recording is not closed yet";
     if (atomic_load(&is_left))
         return NOT_NOW;
