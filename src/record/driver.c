@@ -5,17 +5,25 @@
 
 gv_driver gv_cuda;
 
+// The copy the process has loaded, else the one it would load.
+static bool open_library(void)
+{
+    if (!gv_cuda.library)
+        gv_cuda.library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (!gv_cuda.library)
+        gv_cuda.library = dlopen("libcuda.so.1", RTLD_LAZY);
+    return gv_cuda.library != NULL;
+}
+
 bool gv_driver_load(const char **missing)
 {
+    static bool loaded; // asked at every call until the program has a context
     *missing = NULL;
-    if (!gv_cuda.library) {
-        gv_cuda.library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-        if (!gv_cuda.library)
-            gv_cuda.library = dlopen("libcuda.so.1", RTLD_LAZY);
-        if (!gv_cuda.library) {
-            *missing = "libcuda.so.1";
-            return false;
-        }
+    if (loaded)
+        return true;
+    if (!open_library()) {
+        *missing = "libcuda.so.1";
+        return false;
     }
 #define GV_DRIVER_FIND(field, symbol)                                    \
     gv_cuda.field = (__typeof__(field) *)dlsym(gv_cuda.library, symbol); \
@@ -24,16 +32,13 @@ bool gv_driver_load(const char **missing)
         return false;                                                    \
     }
     GV_DRIVER_FUNCTIONS(GV_DRIVER_FIND)
+    loaded = true;
     return true;
 }
 
 void *gv_driver_symbol(const char *symbol)
 {
-    if (!gv_cuda.library)
-        gv_cuda.library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    if (!gv_cuda.library)
-        gv_cuda.library = dlopen("libcuda.so.1", RTLD_LAZY);
-    if (!gv_cuda.library)
+    if (!open_library())
         return NULL;
     // Kept in a volatile: as a tail call, dlsym would take our caller for the one who asks.
     void *volatile found = dlsym(gv_cuda.library, symbol);

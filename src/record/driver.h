@@ -90,7 +90,7 @@ typedef struct gv_driver {
 extern gv_driver gv_cuda;
 
 // Finds the functions in the libcuda.so.1 that the process has loaded. Returns false and names the first missing one
-// (or the library) in *missing.
+// (or the library) in *missing. Not thread-safe; the recorder's start calls it under its lock.
 bool gv_driver_load(const char **missing);
 
 // Address of any driver symbol, or NULL.

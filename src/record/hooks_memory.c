@@ -12,6 +12,19 @@ static void end_or_keep(gv_life life, uint64_t stream, CUresult result)
         gv_life_put_back(life);
 }
 
+// The calls that free at once differ in their name and in what they call a pointer.
+#define GV_FREE_HOOK(symbol, type)                                 \
+    GV_HOOK(symbol, (type pointer), (pointer))                     \
+    {                                                              \
+        if (!gv_enter())                                           \
+            return real(pointer);                                  \
+        gv_life life = gv_life_take((uint64_t)(uintptr_t)pointer); \
+        CUresult result = real(pointer);                           \
+        end_or_keep(life, 0, result);                              \
+        gv_leave();                                                \
+        return result;                                             \
+    }
+
 // ---- Device memory -------------------------------------------------------------------------------------------
 
 GV_HOOK(cuMemAlloc_v2, (CUdeviceptr * pointer, size_t size), (pointer, size))
@@ -49,16 +62,7 @@ GV_HOOK(cuMemAllocManaged, (CUdeviceptr * pointer, size_t size, unsigned flags),
     return result;
 }
 
-GV_HOOK(cuMemFree_v2, (CUdeviceptr pointer), (pointer))
-{
-    if (!gv_enter())
-        return real(pointer);
-    gv_life life = gv_life_take(pointer);
-    CUresult result = real(pointer);
-    end_or_keep(life, 0, result);
-    gv_leave();
-    return result;
-}
+GV_FREE_HOOK(cuMemFree_v2, CUdeviceptr)
 
 // ---- Stream-ordered memory -----------------------------------------------------------------------------------
 
@@ -151,16 +155,7 @@ GV_HOOK(cuMemAllocHost_v2, (void **pointer, size_t size), (pointer, size))
     return result;
 }
 
-GV_HOOK(cuMemFreeHost, (void *pointer), (pointer))
-{
-    if (!gv_enter())
-        return real(pointer);
-    gv_life life = gv_life_take((uint64_t)(uintptr_t)pointer);
-    CUresult result = real(pointer);
-    end_or_keep(life, 0, result);
-    gv_leave();
-    return result;
-}
+GV_FREE_HOOK(cuMemFreeHost, void *)
 
 GV_HOOK(cuMemHostRegister_v2, (void *pointer, size_t size, unsigned flags), (pointer, size, flags))
 {
@@ -173,16 +168,7 @@ GV_HOOK(cuMemHostRegister_v2, (void *pointer, size_t size, unsigned flags), (poi
     return result;
 }
 
-GV_HOOK(cuMemHostUnregister, (void *pointer), (pointer))
-{
-    if (!gv_enter())
-        return real(pointer);
-    gv_life life = gv_life_take((uint64_t)(uintptr_t)pointer);
-    CUresult result = real(pointer);
-    end_or_keep(life, 0, result);
-    gv_leave();
-    return result;
-}
+GV_FREE_HOOK(cuMemHostUnregister, void *)
 
 // ---- Memory of other processes, and module variables ---------------------------------------------------------
 
@@ -202,16 +188,7 @@ GV_HOOK(cuMemHostUnregister, (void *pointer), (pointer))
 GV_IPC_OPEN_HOOK(cuIpcOpenMemHandle)
 GV_IPC_OPEN_HOOK(cuIpcOpenMemHandle_v2)
 
-GV_HOOK(cuIpcCloseMemHandle, (CUdeviceptr pointer), (pointer))
-{
-    if (!gv_enter())
-        return real(pointer);
-    gv_life life = gv_life_take(pointer);
-    CUresult result = real(pointer);
-    end_or_keep(life, 0, result);
-    gv_leave();
-    return result;
-}
+GV_FREE_HOOK(cuIpcCloseMemHandle, CUdeviceptr)
 
 GV_HOOK(cuModuleGetGlobal_v2, (CUdeviceptr * pointer, size_t *size, CUmodule module, const char *name),
         (pointer, size, module, name))
@@ -235,22 +212,16 @@ GV_HOOK(cuModuleGetGlobal_v2, (CUdeviceptr * pointer, size_t *size, CUmodule mod
 
 // ---- Modules: unloading one frees its function handles for others ---------------------------------------------
 
-GV_HOOK(cuModuleUnload, (CUmodule module), (module))
-{
-    if (!gv_enter())
-        return real(module);
-    CUresult result = real(module);
-    gv_functions_unloaded();
-    gv_leave();
-    return result;
-}
+#define GV_UNLOAD_HOOK(symbol, type)             \
+    GV_HOOK(symbol, (type unloaded), (unloaded)) \
+    {                                            \
+        if (!gv_enter())                         \
+            return real(unloaded);               \
+        CUresult result = real(unloaded);        \
+        gv_functions_unloaded();                 \
+        gv_leave();                              \
+        return result;                           \
+    }
+GV_UNLOAD_HOOK(cuModuleUnload, CUmodule)
 
-GV_HOOK(cuLibraryUnload, (CUlibrary library), (library))
-{
-    if (!gv_enter())
-        return real(library);
-    CUresult result = real(library);
-    gv_functions_unloaded();
-    gv_leave();
-    return result;
-}
+GV_UNLOAD_HOOK(cuLibraryUnload, CUlibrary)

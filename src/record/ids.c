@@ -14,11 +14,6 @@ static uint64_t next_context, next_stream, next_event, next_function, next_alloc
 static atomic_ullong next_graph, next_exec;
 static atomic_ullong live_bytes;
 
-bool gv_ids_create(void)
-{
-    return true;
-}
-
 void gv_ids_forget(void)
 {
     gv_handle_map empty = {0};

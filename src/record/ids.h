@@ -7,8 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-bool gv_ids_create(void);
-
 // For a forked child: drops the tables without locking or freeing them.
 void gv_ids_forget(void);
 

@@ -288,7 +288,7 @@ static void start(void)
     }
     gv_state.soft = gv_driver_symbol(GRAVEL_SOFT_API_SYMBOL) != NULL;
     gv_state.stacks = gv_stacks_create(gv_state.writer);
-    if (!gv_state.stacks || !gv_ids_create()) {
+    if (!gv_state.stacks) {
         atomic_store(&phase, GV_PHASE_OFF);
         gv_say("out of memory at start. Nothing is recorded");
         return;
