@@ -40,7 +40,8 @@ answer linker missing "did not take gravel's libraries"
 
 GRAVEL_LIBDIR=$PWD/none "$gravel" doctor > text
 grep -q "Recording on a GPU: *does not work" text && ok || fail "no verdict in the text"
-wide=$(awk 'length > 100' text | grep -v "$PWD")
+# A line that holds a path is as long as the place where gravel was built makes it.
+wide=$(awk 'length > 100' text | grep -v ' /')
 [ -z "$wide" ] && ok || fail "wider than 100 columns: $wide"
 expect "an operand" 2 "takes no operand" "$gravel" doctor now
 
