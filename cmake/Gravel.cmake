@@ -29,3 +29,11 @@ function(gv_unit_test name)
   set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 300 ENVIRONMENT
                        "TSAN_OPTIONS=allocator_may_return_null=1;ASAN_OPTIONS=allocator_may_return_null=1")
 endfunction()
+
+# gv_static_library(VARIABLE NAME): where libNAME.a is. What `gravel` needs is linked into it (see src/cli).
+function(gv_static_library variable name)
+  find_library(${variable} NAMES lib${name}.a)
+  if(NOT ${variable})
+    message(FATAL_ERROR "lib${name}.a was not found. Run `make deps`, or install the development package that has it.")
+  endif()
+endfunction()
