@@ -154,6 +154,7 @@ class EndToEnd(unittest.TestCase):
                     ("stream-create", two, 0, 0, 0),
                     ("alloc", 0, device, BYTES, 0),
                     ("memcpy", legacy, 0, 4, from_host | pageable | synchronous),
+                    ("context-sync", 0, 1, 0, 0),
                     ("memset", one, 0, BYTES, 0),
                     ("kernel", one, 1, 0, 0),
                     ("event-record", one, 1, 0, 0),

@@ -565,6 +565,7 @@ static void operations(void)
     int value = 7, seen = 0;
     CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     CHECK(cuMemcpyHtoD(memory, &value, 4));
+    CHECK(cuCtxSynchronize()); // a copy from pageable memory may still be under way on the device
     CHECK(cuMemsetD32Async(memory, 0, COUNT, one));
     launch_fill(one, memory, 3);
     CHECK(cuEventRecord(event, one));
