@@ -26,6 +26,7 @@
     F(cuPointerGetAttribute, "cuPointerGetAttribute")                         \
     F(cuMemsetD8Async, "cuMemsetD8Async")                                     \
     F(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2")                              \
+    F(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2")                              \
     F(cuModuleLoadData, "cuModuleLoadData")                                   \
     F(cuModuleUnload, "cuModuleUnload")                                       \
     F(cuModuleGetFunction, "cuModuleGetFunction")                             \

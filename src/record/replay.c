@@ -6,6 +6,7 @@
 #include "access/node_access.h"
 #include "base/memory.h"
 #include "record/ids.h"
+#include "record/parameters.h"
 #include "record/recorder.h"
 #include "record/snapshot.h"
 
@@ -105,34 +106,6 @@ static void write_access(gv_replay *run, const gv_snapshot *snapshot, uint32_t n
     gv_free((void *)record.atomics.data);
 }
 
-// Is any 8-byte word of the kernel's parameters the address of device memory?
-static bool has_device_pointer(CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    const unsigned char *block = NULL;
-    size_t block_size = 0;
-    for (size_t i = 0; params->extra && params->extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-        if (params->extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
-            block = params->extra[i + 1];
-        else if (params->extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
-            block_size = *(const size_t *)params->extra[i + 1];
-    }
-    for (size_t i = 0;; i++) {
-        size_t offset = 0, size = 0;
-        if (gv_cuda.cuFuncGetParamInfo(function, i, &offset, &size) != CUDA_SUCCESS)
-            return false;
-        const unsigned char *value = params->kernelParams          ? params->kernelParams[i]
-                                     : offset + size <= block_size ? block + offset
-                                                                   : NULL;
-        for (size_t at = 0; value && at + 8 <= size; at += 8) {
-            CUdeviceptr address, base = 0;
-            size_t extent = 0;
-            memcpy(&address, value + at, sizeof address);
-            if (address > 0xffff && gv_cuda.cuMemGetAddressRange(&base, &extent, address) == CUDA_SUCCESS)
-                return true;
-        }
-    }
-}
-
 // Why the source did not see all of a kernel's accesses, or NULL when it did.
 static const char *blind_spot(gv_replay *run, CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params,
                               unsigned flags)
@@ -155,7 +128,7 @@ static const char *blind_spot(gv_replay *run, CUfunction function, const CUDA_KE
     if (run->source->id == GV_SOURCE_SANITIZER &&
         !(run->ranges.count[GV_ACCESS_READ] || run->ranges.count[GV_ACCESS_WRITE] ||
           run->ranges.count[GV_ACCESS_ATOMIC]) &&
-        has_device_pointer(function, params))
+        gv_parameters_have_pointer(function, params))
         return "no access of it was reported although it is given device memory";
     return NULL;
 }

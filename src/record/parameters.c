@@ -1,0 +1,205 @@
+#include "record/parameters.h"
+
+#include "base/memory.h"
+#include "record/driver.h"
+#include "record/tensor_map.h"
+
+#include <string.h>
+
+// Addresses below are null pointers with an offset, counts and sizes; those above no GPU has.
+enum { LOWEST_ADDRESS = 0x10000, ADDRESS_BITS = 57 };
+
+// A tensor is followed over this many adjoining allocations. A mapped chunk is 2 MiB or more: this is 8 GiB and more.
+enum { MOST_ADJOINING = 4096 };
+
+// ---- Live memory ---------------------------------------------------------------------------------------------
+
+static bool allocation_of(uint64_t address, uint64_t *start, uint64_t *end)
+{
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    if (address < LOWEST_ADDRESS || address >> ADDRESS_BITS ||
+        gv_cuda.cuMemGetAddressRange(&base, &size, address) != CUDA_SUCCESS || address - base >= size)
+        return false;
+    *start = base;
+    *end = base + size;
+    return true;
+}
+
+bool gv_live_memory(uint64_t address, uint64_t end, uint64_t *start, uint64_t *stop)
+{
+    if (!allocation_of(address, start, stop))
+        return false;
+    for (int i = 0; i < MOST_ADJOINING && *stop < end; i++) {
+        uint64_t next, next_end;
+        if (!allocation_of(*stop, &next, &next_end) || next != *stop)
+            break;
+        *stop = next_end;
+    }
+    return true;
+}
+
+// ---- Words and maps ------------------------------------------------------------------------------------------
+
+// Where a scan writes what it finds. Without a list it only answers whether there is anything.
+typedef struct scan {
+    gv_parameters *all;
+    unsigned depth;
+    bool found, memory_ran_out;
+    uint64_t start, end; // the allocation found last: most words of a kernel lead to few
+} scan;
+
+static void keep(scan *into, gv_parameter item)
+{
+    into->found = true;
+    item.depth = into->depth;
+    gv_parameters *all = into->all;
+    if (!all)
+        return;
+    if (GV_GROW(all->items, all->capacity, all->count + 1))
+        all->items[all->count++] = item;
+    else
+        into->memory_ran_out = true;
+}
+
+static void take_word(scan *into, uint64_t word, uint64_t where)
+{
+    if (word < LOWEST_ADDRESS || word >> ADDRESS_BITS)
+        return;
+    if (word - into->start >= into->end - into->start && !allocation_of(word, &into->start, &into->end)) {
+        into->start = into->end = 0;
+        return;
+    }
+    keep(into,
+         (gv_parameter){
+             .kind = GV_PARAMETER_POINTER, .where = where, .address = word, .start = into->start, .end = into->end});
+}
+
+static bool take_map(scan *into, const unsigned char *bytes, uint64_t where)
+{
+    uint64_t words[GV_TENSOR_MAP_WORDS];
+    gv_parameter item = {.kind = GV_PARAMETER_TENSOR_MAP, .where = where};
+    memcpy(words, bytes, sizeof words);
+    if (!gv_tensor_map_decode(words, &item.map))
+        return false;
+    gv_range whole;
+    gv_tensor_map_ranges(&item.map, &whole, 1);
+    item.address = item.map.address;
+    if (!gv_live_memory(item.address, whole.end, &item.start, &item.end) || whole.end > item.end)
+        return false;
+    keep(into, item);
+    return true;
+}
+
+// `where` is the place of the first byte; words are looked for where that makes them aligned.
+static void take_bytes(scan *into, const unsigned char *bytes, size_t size, uint64_t where)
+{
+    size_t at = -where % 8;
+    while (at + 8 <= size && !(into->found && !into->all)) {
+        bool map = (where + at) % 64 == 0 && at + GV_TENSOR_MAP_BYTES <= size && take_map(into, bytes + at, where + at);
+        if (!map) {
+            uint64_t word;
+            memcpy(&word, bytes + at, sizeof word);
+            take_word(into, word, where + at);
+        }
+        // What follows in a map is looked at as well: were the map none after all, its words would be missed.
+        at += 8;
+    }
+}
+
+// ---- The parameters ------------------------------------------------------------------------------------------
+
+static void scan_parameters(scan *into, CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    const unsigned char *block = NULL;
+    size_t block_size = 0;
+    for (size_t i = 0; params->extra && params->extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+        if (params->extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            block = params->extra[i + 1];
+        else if (params->extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            block_size = *(const size_t *)params->extra[i + 1];
+    }
+    if (!params->kernelParams) {
+        if (block)
+            take_bytes(into, block, block_size, 0);
+        return;
+    }
+    // The list of parameters ends with an error.
+    size_t offset = 0, size = 0;
+    for (size_t i = 0; gv_cuda.cuFuncGetParamInfo(function, i, &offset, &size) == CUDA_SUCCESS; i++)
+        if (params->kernelParams[i])
+            take_bytes(into, params->kernelParams[i], size, offset);
+}
+
+gv_status gv_parameters_read(gv_parameters *all, CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params,
+                             gv_error *error)
+{
+    scan into = {.all = all};
+    all->count = 0;
+    all->cut = NULL;
+    scan_parameters(&into, function, params);
+    return into.memory_ran_out ? gv_fail(error, GV_ERR_MEMORY, "memory for a list of its parameters ran out") : GV_OK;
+}
+
+bool gv_parameters_have_pointer(CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    scan into = {0};
+    scan_parameters(&into, function, params);
+    return into.found;
+}
+
+// ---- One step further ----------------------------------------------------------------------------------------
+
+static bool is_followed(const gv_parameters *all, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (all->items[i].kind == GV_PARAMETER_POINTER && all->items[i].address == all->items[index].address)
+            return true;
+    return false;
+}
+
+gv_status gv_parameters_follow(gv_parameters *all, CUstream stream, size_t window, size_t most_bytes, gv_error *error)
+{
+    unsigned char *bytes = gv_malloc(window);
+    if (!bytes)
+        return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
+    scan into = {.all = all, .depth = 1};
+    CUresult result = CUDA_SUCCESS;
+    size_t direct = all->count, left = most_bytes;
+    for (size_t i = 0; i < direct && result == CUDA_SUCCESS && !into.memory_ran_out; i++) {
+        gv_parameter pointer = all->items[i];
+        if (pointer.kind != GV_PARAMETER_POINTER || is_followed(all, i))
+            continue;
+        for (uint64_t at = pointer.address; at < pointer.end;) {
+            size_t size = pointer.end - at < window ? (size_t)(pointer.end - at) : window;
+            if (size > left) {
+                all->cut = "more memory stands behind its pointers than is read to follow them";
+                break;
+            }
+            left -= size;
+            result = gv_cuda.cuMemcpyDtoHAsync(bytes, at, size, stream);
+            if (result == CUDA_SUCCESS)
+                result = gv_cuda.cuStreamSynchronize(stream);
+            if (result != CUDA_SUCCESS)
+                break;
+            size_t before = all->count;
+            take_bytes(&into, bytes, size, at);
+            if (all->count == before)
+                break;
+            at += size;
+        }
+    }
+    gv_free(bytes);
+    if (into.memory_ran_out)
+        return gv_fail(error, GV_ERR_MEMORY, "memory for a list of its parameters ran out");
+    if (result != CUDA_SUCCESS)
+        return gv_fail(error, GV_ERR_IO, "the memory its pointers lead to could not be read: %s",
+                       gv_driver_error(result));
+    return GV_OK;
+}
+
+void gv_parameters_free(gv_parameters *all)
+{
+    gv_free(all->items);
+    *all = (gv_parameters){0};
+}

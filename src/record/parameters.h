@@ -1,0 +1,63 @@
+// What the parameters of one kernel launch lead to: device memory by address, and tensors by tensor map. Both forms in
+// which a launch hands over its parameters are read (one pointer for each, or one block).
+//
+// Maps are always read from the parameters of the launch at hand. So it does not matter who encoded them: a program
+// through cuTensorMapEncode*, a library by itself, or a cuTensorMapReplaceAddress in between (docs/tensor-maps.md).
+#ifndef GV_RECORD_PARAMETERS_H
+#define GV_RECORD_PARAMETERS_H
+
+#include "base/error.h"
+#include "device/tensor_map.h"
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum gv_parameter_kind {
+    GV_PARAMETER_POINTER = 0,   // an 8-byte word that is the address of live device memory
+    GV_PARAMETER_TENSOR_MAP = 1 // a 128-byte tensor map whose tensor lies in live device memory
+};
+
+// One such value. A tensor map is listed once as a map, and its first word is not listed as a pointer as well.
+typedef struct gv_parameter {
+    enum gv_parameter_kind kind;
+    unsigned depth;      // 0: stands in the parameters; 1: in device memory that a pointer of depth 0 leads to
+    uint64_t where;      // depth 0: its byte offset in the parameters; depth 1: the device address it stands at
+    uint64_t address;    // the pointer, or the address of the tensor's first element
+    uint64_t start, end; // the live memory that `address` is in: one allocation, or for a map several that adjoin
+    gv_tensor_map map;   // of a tensor map
+} gv_parameter;
+
+typedef struct gv_parameters {
+    gv_parameter *items; // in the order of `where`; those of depth 1 after those of depth 0
+    size_t count, capacity;
+
+    // Set when there may be more than is listed; a fixed text that says why, for a sentence "..., because <text>".
+    const char *cut;
+} gv_parameters;
+
+// Lists what the parameters hold. `function` may be a CUkernel. A CUDA context must be current. Works for any launch:
+// a program's parameters are only read, at the sizes that the driver names. GV_ERR_MEMORY: memory ran out, and the list
+// is not whole.
+gv_status gv_parameters_read(gv_parameters *all, CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params,
+                             gv_error *error);
+
+// Follows the pointers of depth 0 by one step: reads the device memory behind each of them and lists the pointers and
+// maps that stand there. Only the start of what a pointer leads to is read: `window` bytes (a multiple of 128), and
+// further ones only while the last window read held something. At most `most_bytes` are read in all; when that was not
+// enough, or when a table of pointers went on at the end of it, `all->cut` says so. Copies on `stream`, which must not
+// be capturing, and waits for it.
+gv_status gv_parameters_follow(gv_parameters *all, CUstream stream, size_t window, size_t most_bytes, gv_error *error);
+
+void gv_parameters_free(gv_parameters *all);
+
+// Is any 8-byte word of the parameters the address of live device memory? The same as a list that is not empty, at
+// less cost.
+bool gv_parameters_have_pointer(CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params);
+
+// The live memory around `address`: the allocation it is in, and those that adjoin it up to `end` or until there is a
+// gap (a large tensor may lie in several that were mapped side by side). False when `address` is in none.
+bool gv_live_memory(uint64_t address, uint64_t end, uint64_t *start, uint64_t *stop);
+
+#endif
