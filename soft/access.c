@@ -3,6 +3,7 @@
 #include "soft/access.h"
 
 #include "soft/arena.h"
+#include "soft/conditional.h"
 #include "soft/driver.h"
 #include "soft/gravel_soft.h"
 #include "soft/schedule.h"
@@ -210,9 +211,14 @@ static void recording_free(struct recording *recording)
 
 struct recording *recording_for_launch(void)
 {
-    if (current)
-        atomic_fetch_add(&current->references, 1);
-    return current;
+    return recording_keep(current);
+}
+
+struct recording *recording_keep(struct recording *recording)
+{
+    if (recording)
+        atomic_fetch_add(&recording->references, 1);
+    return recording;
 }
 
 void recording_release(struct recording *recording)
@@ -309,9 +315,14 @@ static int access_end(gravel_soft_range_callback callback, void *user)
     return whole ? 0 : 1;
 }
 
+static int set_condition(uint64_t handle, uint32_t value)
+{
+    return condition_set(handle, value) ? 0 : -1;
+}
+
 __attribute__((visibility("default"))) const gravel_soft_api *gravelSoftApi(void);
 const gravel_soft_api *gravelSoftApi(void)
 {
-    static const gravel_soft_api api = {GRAVEL_SOFT_API_VERSION, access_begin, access_end};
+    static const gravel_soft_api api = {GRAVEL_SOFT_API_VERSION, access_begin, access_end, set_condition};
     return &api;
 }

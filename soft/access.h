@@ -22,6 +22,7 @@ struct observer {
 
 // The recording that the calling thread has begun, with a reference for a task that it launches; NULL when none.
 struct recording *recording_for_launch(void);
+struct recording *recording_keep(struct recording *recording);
 void recording_release(struct recording *recording);
 
 // The hook that kernels call.

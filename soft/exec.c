@@ -1,6 +1,7 @@
 // Executable graphs: instantiation and launch. Updating is in update.c.
 #include "soft/exec.h"
 
+#include "soft/conditional.h"
 #include "soft/context.h"
 #include "soft/event.h"
 #include "soft/stream.h"
@@ -13,6 +14,9 @@ void plan_drop(struct plan *plan)
         return;
     for (size_t i = 0; i < plan->count; i++) {
         struct plan_node *node = &plan->nodes[i];
+        for (unsigned body = 0; node->bodies && body < node->operation.conditional.size; body++)
+            plan_drop(node->bodies[body]);
+        gv_free(node->bodies);
         operation_clear(&node->operation);
         plan_drop(node->child);
         gv_free(node->dependencies);
@@ -33,7 +37,7 @@ static struct plan *plan_empty(size_t count)
     }
     for (size_t i = 0; i < count; i++)
         nodes[i].operation.kind = CU_GRAPH_NODE_TYPE_EMPTY;
-    *plan = (struct plan){1, nodes, count};
+    *plan = (struct plan){1, nodes, count, false};
     return plan;
 }
 
@@ -43,6 +47,14 @@ static bool plan_node_room(struct plan_node *node, size_t count)
     node->edges = gv_calloc(count + 1, sizeof *node->edges);
     node->dependency_count = count;
     return node->dependencies && node->edges;
+}
+
+// Gives a conditional node of a plan room for its bodies' plans.
+static bool plan_node_bodies(struct plan_node *node)
+{
+    node->operation.conditional.planned = node;
+    node->bodies = gv_calloc(node->operation.conditional.size, sizeof(struct plan *));
+    return node->bodies != NULL;
 }
 
 static CUresult plan_fill_node(struct plan *plan, size_t at, CUgraphNode from, const uint32_t *place)
@@ -55,6 +67,14 @@ static CUresult plan_fill_node(struct plan *plan, size_t at, CUgraphNode from, c
         result = plan_new(from->operation.child, &node->child);
     else
         result = operation_copy(&node->operation, &from->operation);
+    if (result == CUDA_SUCCESS && from->operation.kind == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+        const struct conditional_operation *conditional = &from->operation.conditional;
+        plan->conditional = true;
+        if (!plan_node_bodies(node))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        for (unsigned body = 0; body < conditional->size && result == CUDA_SUCCESS; body++)
+            result = plan_new(conditional->bodies[body], &node->bodies[body]);
+    }
     if (result != CUDA_SUCCESS)
         return result;
     if (!plan_node_room(node, from->dependencies.count))
@@ -91,6 +111,8 @@ CUresult plan_copy(const struct plan *original, struct plan **copy)
 {
     struct plan *made = plan_empty(original->count);
     CUresult result = made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (made)
+        made->conditional = original->conditional;
     for (size_t i = 0; i < original->count && result == CUDA_SUCCESS; i++) {
         const struct plan_node *from = &original->nodes[i];
         struct plan_node *node = &made->nodes[i];
@@ -100,6 +122,11 @@ CUresult plan_copy(const struct plan *original, struct plan **copy)
         result = operation_copy(&node->operation, &from->operation);
         if (result == CUDA_SUCCESS && from->child)
             result = plan_copy(from->child, &node->child);
+        if (result == CUDA_SUCCESS && from->bodies)
+            result = plan_node_bodies(node) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+        for (unsigned body = 0; from->bodies && body < from->operation.conditional.size && result == CUDA_SUCCESS;
+             body++)
+            result = plan_copy(from->bodies[body], &node->bodies[body]);
         if (result == CUDA_SUCCESS && !plan_node_room(node, from->dependency_count))
             result = CUDA_ERROR_OUT_OF_MEMORY;
         if (result != CUDA_SUCCESS)
@@ -134,6 +161,9 @@ struct plan_node *exec_find(struct plan *plan, CUgraphNode node)
         if (plan->nodes[i].source == node->object.id)
             return &plan->nodes[i];
         struct plan_node *inside = plan->nodes[i].child ? exec_find(plan->nodes[i].child, node) : NULL;
+        for (unsigned body = 0; plan->nodes[i].bodies && !inside && body < plan->nodes[i].operation.conditional.size;
+             body++)
+            inside = exec_find(plan->nodes[i].bodies[body], node);
         if (inside)
             return inside;
     }
@@ -147,7 +177,7 @@ enum {
                   CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY
 };
 
-static CUresult instantiate(CUgraphExec *exec, CUgraph graph, cuuint64_t flags)
+static CUresult instantiate(CUgraphExec *exec, CUgraph graph, cuuint64_t flags, CUgraphInstantiateResult *why)
 {
     CUcontext context;
     CUresult result = context_current(&context);
@@ -155,11 +185,13 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, cuuint64_t flags)
         return result;
     if (!object_is(graph, OBJECT_GRAPH))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!exec || flags & ~(cuuint64_t)KNOWN_FLAGS || graph->captures)
+    if (!exec || flags & ~(cuuint64_t)KNOWN_FLAGS || graph->captures || graph_is_body(graph))
         return CUDA_ERROR_INVALID_VALUE;
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
         return CUDA_ERROR_NOT_SUPPORTED;
     result = capture_forbid_unsafe();
+    if (result == CUDA_SUCCESS)
+        result = conditional_check(graph, 0, why);
     if (result != CUDA_SUCCESS)
         return result;
     CUgraphExec made = gv_calloc(1, sizeof *made);
@@ -174,6 +206,7 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, cuuint64_t flags)
         gv_free(made);
         return result;
     }
+    conditional_adopt(graph, made->object.id);
     made->context = context;
     // Of the flags, a real driver returns those that change what a launch does.
     made->flags = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
@@ -183,7 +216,8 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, cuuint64_t flags)
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
-    SOFT_API(instantiate(exec, graph, flags));
+    CUgraphInstantiateResult why;
+    SOFT_API(instantiate(exec, graph, flags, &why));
 }
 
 static CUresult instantiate_with_log(CUgraphExec *exec, CUgraph graph, CUgraphNode *error, char *log, size_t size)
@@ -192,7 +226,8 @@ static CUresult instantiate_with_log(CUgraphExec *exec, CUgraph graph, CUgraphNo
         *error = NULL;
     if (log && size)
         log[0] = '\0';
-    return instantiate(exec, graph, 0);
+    CUgraphInstantiateResult why;
+    return instantiate(exec, graph, 0, &why);
 }
 
 CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *error, char *log, size_t size)
@@ -209,10 +244,11 @@ static CUresult instantiate_with_parameters(CUgraphExec *exec, CUgraph graph, CU
 {
     if (!parameters)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = instantiate(exec, graph, parameters->flags);
+    CUgraphInstantiateResult why = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
+    CUresult result = instantiate(exec, graph, parameters->flags, &why);
     parameters->hErrNode_out = NULL;
     parameters->result_out = result == CUDA_SUCCESS               ? CUDA_GRAPH_INSTANTIATE_SUCCESS
-                             : result == CUDA_ERROR_INVALID_VALUE ? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE
+                             : result == CUDA_ERROR_INVALID_VALUE ? why
                                                                   : CUDA_GRAPH_INSTANTIATE_ERROR;
     return result;
 }
@@ -234,6 +270,7 @@ static CUresult destroy(CUgraphExec exec)
     CUresult result = capture_forbid_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
+    conditional_release(exec->object.id);
     object_unregister(&exec->object);
     plan_drop(exec->plan); // launches under way hold it
     task_drop(exec->last);
@@ -286,9 +323,42 @@ static CUresult memory_nodes(struct plan *plan, bool auto_free, bool check)
     return CUDA_SUCCESS;
 }
 
+void exec_assign_defaults(struct plan *plan)
+{
+    for (size_t i = 0; plan->conditional && i < plan->count; i++) {
+        struct plan_node *node = &plan->nodes[i];
+        if (!node->bodies)
+            continue;
+        struct condition *condition = node->operation.conditional.condition;
+        pthread_mutex_lock(&driver_lock);
+        if (condition->assigned)
+            condition->value = condition->initial;
+        pthread_mutex_unlock(&driver_lock);
+        for (unsigned body = 0; body < node->operation.conditional.size; body++)
+            exec_assign_defaults(node->bodies[body]);
+    }
+}
+
+// The task of a conditional node gets one that comes after it, and after what it decides to run. That one is the
+// result, and is the caller's; NULL: memory is out.
+static struct task *continue_conditional(struct task *task, CUcontext context)
+{
+    struct task *after = task_new(context);
+    if (!after)
+        return NULL;
+    task->continuation = task_keep(after);
+    if (!task_after(after, task)) {
+        task_drop(after);
+        return NULL;
+    }
+    return after;
+}
+
 // Makes a task for every node of a plan. All start after `begin`; the result comes after all of them, is submitted,
-// and is the caller's (NULL: memory is out, and what was made runs or will run as empty tasks).
-static struct task *launch_plan(struct plan *plan, CUcontext context, struct task *begin, bool *complete)
+// and is the caller's (NULL: memory is out, and what was made runs or will run as empty tasks). Kernels are recorded in
+// `recording`, which may be NULL.
+static struct task *launch_plan(struct plan *plan, CUcontext context, struct task *begin, struct recording *recording,
+                                bool *complete)
 {
     struct task **tasks = gv_calloc(plan->count + 1, sizeof *tasks);
     struct task *end = task_new(context);
@@ -305,8 +375,8 @@ static struct task *launch_plan(struct plan *plan, CUcontext context, struct tas
             linked = task_after(task, tasks[node->dependencies[j]]);
         if (!node->disabled && linked) {
             task->operation = &node->operation;
-            if (node->operation.kind == CU_GRAPH_NODE_TYPE_KERNEL)
-                task->recording = recording_for_launch();
+            if (node->operation.kind == CU_GRAPH_NODE_TYPE_KERNEL || node->bodies)
+                task->recording = recording_keep(recording);
             if (node->operation.kind == CU_GRAPH_NODE_TYPE_WAIT_EVENT)
                 linked = task_after(task, node->operation.event->task);
             if (node->operation.kind == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
@@ -315,11 +385,19 @@ static struct task *launch_plan(struct plan *plan, CUcontext context, struct tas
         tasks[i] = task;
         if (node->child && linked) {
             // The child's nodes come after this task, and what depends on it comes after them.
-            struct task *child_end = launch_plan(node->child, context, task, complete);
+            struct task *child_end = launch_plan(node->child, context, task, recording, complete);
             linked = child_end != NULL;
             task_submit(task);
             task_drop(task);
             tasks[i] = child_end;
+        } else if (node->bodies && linked) {
+            struct task *after = continue_conditional(task, context);
+            linked = after != NULL;
+            task_submit(task);
+            task_drop(task);
+            if (after)
+                task_submit(after);
+            tasks[i] = after;
         } else {
             task_submit(task);
         }
@@ -337,6 +415,47 @@ static struct task *launch_plan(struct plan *plan, CUcontext context, struct tas
     if (!linked)
         *complete = false;
     return end;
+}
+
+// Starts the body that the condition chooses, and for a loop the next decision behind it. The driver's lock is held.
+// False when memory is out.
+static bool start_body(struct task *task)
+{
+    const struct conditional_operation *conditional = &task->operation->conditional;
+    size_t choice = conditional_choice(conditional);
+    bool complete = true;
+    if (choice == SIZE_MAX)
+        return true;
+    struct task *end =
+        launch_plan(conditional->planned->bodies[choice], task->context, task, task->recording, &complete);
+    if (!end)
+        return false;
+    if (conditional->type == CU_GRAPH_COND_TYPE_WHILE) {
+        struct task *again = task_new(task->context);
+        complete = complete && again && task_after(again, end);
+        if (again) {
+            again->operation = task->operation;
+            again->recording = recording_keep(task->recording);
+            again->continuation = task_keep(task->continuation);
+            complete = task_after(task->continuation, again) && complete;
+            task_submit(again);
+            task_drop(again);
+        }
+    } else {
+        complete = task_after(task->continuation, end) && complete;
+    }
+    task_drop(end);
+    return complete;
+}
+
+void exec_run_conditional(struct task *task)
+{
+    // The task is still running: nothing that is linked behind it starts before all of it is linked.
+    pthread_mutex_lock(&driver_lock);
+    bool complete = start_body(task);
+    pthread_mutex_unlock(&driver_lock);
+    if (!complete)
+        task_failed(task, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 static void launch_completed(void *plan)
@@ -369,12 +488,16 @@ static CUresult launch(CUgraphExec exec, CUstream handle)
     if (!begin)
         return CUDA_ERROR_OUT_OF_MEMORY;
     bool complete = task_after(begin, exec->last);
+    if (exec->plan->conditional)
+        begin->own = (struct operation){.kind = OPERATION_LAUNCH, .plan = exec->plan};
     task_keep(begin);
     // Nothing may run before the nodes are linked behind `begin`; the lock is held until then.
     if (stream_append(stream, begin) != CUDA_SUCCESS)
         complete = false;
     memory_nodes(exec->plan, auto_free, false);
-    struct task *end = launch_plan(exec->plan, stream->context, begin, &complete);
+    struct recording *recording = recording_for_launch();
+    struct task *end = launch_plan(exec->plan, stream->context, begin, recording, &complete);
+    recording_release(recording);
     task_drop(begin);
     if (!end)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -8,6 +8,7 @@
 struct plan_node {
     struct operation operation; // of a child graph: an empty one, see child
     struct plan *child;         // owned
+    struct plan **bodies;       // of a conditional node: owned, operation.conditional.size of them
     uint64_t source;            // id of the template's node
     bool disabled;
     uint32_t *dependencies; // indices of earlier nodes of the plan
@@ -22,6 +23,7 @@ struct plan {
     unsigned references;
     struct plan_node *nodes;
     size_t count;
+    bool conditional; // it has conditional nodes
 };
 
 struct CUgraphExec_st {
@@ -40,7 +42,13 @@ void plan_drop(struct plan *plan);
 // The plan, with references to nobody else: what a change may be made on.
 CUresult exec_own_plan(CUgraphExec exec, struct plan **plan);
 
-// The node of the exec that was made from a template's node (NULL: none, in children neither).
+// The node of the exec that was made from a template's node (NULL: none, in children and bodies neither).
 struct plan_node *exec_find(struct plan *plan, CUgraphNode node);
+
+// A launch begins: conditions with a default get it.
+void exec_assign_defaults(struct plan *plan);
+
+// Runs the task of a conditional node: what it decides on comes after it and before its continuation.
+void exec_run_conditional(struct task *task);
 
 #endif

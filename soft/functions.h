@@ -97,6 +97,7 @@
     PLAIN(cuGraphBatchMemOpNodeSetParams, 11070, cuGraphBatchMemOpNodeSetParams) \
     PLAIN(cuGraphChildGraphNodeGetGraph, 10000, cuGraphChildGraphNodeGetGraph) \
     PLAIN(cuGraphClone, 10000, cuGraphClone) \
+    PLAIN(cuGraphConditionalHandleCreate, 12030, cuGraphConditionalHandleCreate) \
     PLAIN(cuGraphCreate, 10000, cuGraphCreate) \
     PLAIN(cuGraphDestroy, 10000, cuGraphDestroy) \
     PLAIN(cuGraphDestroyNode, 10000, cuGraphDestroyNode) \

@@ -3,6 +3,7 @@
 #include "soft/graph.h"
 
 #include "soft/capture.h"
+#include "soft/conditional.h"
 #include "soft/context.h"
 #include "soft/memory.h"
 
@@ -134,6 +135,9 @@ CUresult graph_add_node(CUgraph graph, struct operation *operation, const CUgrap
     *operation = (struct operation){.kind = CU_GRAPH_NODE_TYPE_EMPTY};
     if (made->operation.kind == CU_GRAPH_NODE_TYPE_GRAPH)
         made->operation.child->owner = made;
+    if (made->operation.kind == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+        for (unsigned i = 0; i < made->operation.conditional.size; i++)
+            made->operation.conditional.bodies[i]->owner = made;
     graph->nodes[graph->count++] = made;
     CUresult result = CUDA_SUCCESS;
     for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
@@ -164,7 +168,10 @@ void graph_delete(CUgraph graph)
     for (size_t i = 0; i < graph->retained_count; i++)
         if (graph->retained[i].count)
             user_object_drop(graph->retained[i].object, graph->retained[i].count);
+    for (size_t i = 0; i < graph->condition_count; i++)
+        condition_drop(graph->conditions[i]);
     object_unregister(&graph->object);
+    gv_free(graph->conditions);
     gv_free(graph->retained);
     gv_free(graph->nodes);
     gv_free(graph);
@@ -250,7 +257,7 @@ static CUresult destroy(CUgraph graph)
     if (!object_is(graph, OBJECT_GRAPH))
         return CUDA_ERROR_INVALID_VALUE;
     if (graph->owner || graph->captures)
-        return CUDA_ERROR_INVALID_VALUE; // a child graph belongs to its node, a captured one to its capture
+        return CUDA_ERROR_INVALID_VALUE; // a child graph or body belongs to its node, a captured one to its capture
     graph_delete(graph);
     return CUDA_SUCCESS;
 }
@@ -292,7 +299,7 @@ static CUresult clone_graph(CUgraph *clone_out, CUgraph original)
         return CUDA_ERROR_INVALID_VALUE;
     if (!clone_out)
         return CUDA_ERROR_INVALID_VALUE;
-    if (has_memory_nodes(original))
+    if (has_memory_nodes(original) || graph_has_conditionals(original))
         return CUDA_ERROR_NOT_SUPPORTED;
     return graph_clone(original, clone_out);
 }

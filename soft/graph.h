@@ -32,11 +32,13 @@ struct CUgraph_st {
     struct object object;
     CUgraphNode *nodes; // in the order in which they were made
     size_t count, capacity;
-    CUgraphNode owner;                // of a child graph: its node
+    CUgraphNode owner;                // of a child graph or of a body of a conditional node: its node
     uint64_t original;                // id of the graph this one was cloned from, else 0
     unsigned captures;                // captures into it that are under way
     struct retained_object *retained; // references to user objects
     size_t retained_count, retained_capacity;
+    struct condition **conditions; // made for this graph, a reference each
+    size_t condition_count, condition_capacity;
 };
 
 // Memory of an allocation node: one address for the life of the node, every clone and every exec of it.
@@ -52,7 +54,7 @@ void graph_memory_drop(struct graph_memory *memory);
 CUresult graph_new(CUgraph *graph);
 void graph_delete(CUgraph graph);
 
-// Every node's `original` and the clone's are set.
+// Every node's `original` and the clone's are set. A graph with conditional nodes is never cloned.
 CUresult graph_clone(CUgraph original, CUgraph *clone);
 
 // Adds references to a user object, and gives them back; the last one given back calls the program's function.

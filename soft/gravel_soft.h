@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define GRAVEL_SOFT_API_SYMBOL "gravelSoftApi"
-enum { GRAVEL_SOFT_API_VERSION = 1 };
+enum { GRAVEL_SOFT_API_VERSION = 2 };
 
 enum gravel_soft_access_kind { GRAVEL_SOFT_READ = 0, GRAVEL_SOFT_WRITE = 1, GRAVEL_SOFT_ATOMIC = 2 };
 
@@ -24,6 +24,10 @@ typedef struct gravel_soft_api {
     // Ends recording, after the recorded work was synchronised, and reports what was touched; empties the record.
     // Returns 0; 1 when the set is not whole (the table was full); -1 when recording was not on.
     int (*access_end)(gravel_soft_range_callback callback, void *user);
+
+    // Sets the value behind a conditional handle at once, as a kernel would that calls cudaGraphSetConditional. May be
+    // called in a host function. Returns 0, or -1 when there is no such handle.
+    int (*set_condition)(uint64_t handle, uint32_t value);
 } gravel_soft_api;
 
 typedef const gravel_soft_api *(*gravel_soft_api_function)(void);

@@ -15,7 +15,8 @@
 // GRAVEL_SHARED          in front of a block's shared variable
 // GRAVEL_DYNAMIC_SHARED(type, name)   the launch's dynamic shared memory as `type *name`
 // threadIdx, blockIdx, blockDim, gridDim, __syncthreads, __threadfence and the 32 and 64 bit atomics
-// as in CUDA C++; gravel_thread_index for one-dimensional launches; gravel_spin_ns to take up time.
+// as in CUDA C++, cudaGraphSetConditional too (nvcc: link the device code with cudadevrt); gravel_thread_index for
+// one-dimensional launches; gravel_spin_ns to take up time.
 #ifndef GRAVEL_SOFT_KERNEL_H
 #define GRAVEL_SOFT_KERNEL_H
 
@@ -101,6 +102,9 @@ GRAVEL_DEVICE void gravel_spin_ns(unsigned long long nanoseconds)
 extern __thread gravel_soft_thread gravel_soft_thread_state GRAVEL_HIDDEN_;
 void gravel_soft_barrier(void) GRAVEL_HIDDEN_;
 void gravel_spin_ns(unsigned long long nanoseconds) GRAVEL_HIDDEN_;
+
+typedef unsigned long long cudaGraphConditionalHandle;
+void cudaGraphSetConditional(cudaGraphConditionalHandle handle, unsigned value) GRAVEL_HIDDEN_;
 
 #define threadIdx (gravel_soft_thread_state.thread_index)
 #define blockIdx  (gravel_soft_thread_state.block_index)

@@ -53,6 +53,13 @@ HIDDEN void gravel_spin_ns(unsigned long long nanoseconds)
         hooks.spin(gravel_soft_thread_state.observer, nanoseconds);
 }
 
+void cudaGraphSetConditional(unsigned long long handle, unsigned value);
+HIDDEN void cudaGraphSetConditional(unsigned long long handle, unsigned value)
+{
+    if (!hooks.set_condition || !hooks.set_condition(handle, value))
+        gravel_soft_thread_state.handle_unknown = 1;
+}
+
 static inline void touch(const volatile void *address, uint64_t size, enum gravel_soft_touch kind)
 {
     // One load and one branch when nobody looks.

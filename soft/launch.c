@@ -254,6 +254,8 @@ CUresult kernel_operation_run(const struct kernel_operation *kernel, struct obse
         thread->observer = NULL;
         if (thread->barrier_missing)
             result = CUDA_ERROR_LAUNCH_FAILED;
+        if (thread->handle_unknown)
+            result = CUDA_ERROR_ILLEGAL_ADDRESS;
     }
     if (stacks && stacks != MAP_FAILED)
         munmap(stacks, count * FIBER_STACK);

@@ -4,6 +4,7 @@
 
 #include "soft/access.h"
 #include "soft/capture.h"
+#include "soft/conditional.h"
 #include "soft/context.h"
 #include "soft/memory.h"
 #include "soft/schedule.h"
@@ -16,7 +17,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static const gravel_soft_hooks hooks = {access_hook, schedule_spin, &access_observed};
+static int set_condition(uint64_t handle, uint32_t value)
+{
+    return condition_set(handle, value);
+}
+
+static const gravel_soft_hooks hooks = {access_hook, schedule_spin, &access_observed, set_condition};
 
 struct CUlib_st {
     struct object object;

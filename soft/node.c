@@ -1,6 +1,7 @@
 // Graph nodes: the driver API's functions that make them and that read and change their parameters.
 #include "soft/node.h"
 
+#include "soft/conditional.h"
 #include "soft/context.h"
 #include "soft/copy.h"
 #include "soft/event.h"
@@ -78,6 +79,8 @@ static CUresult child_operation_of(struct operation *operation, CUgraph graph, C
     // The node gets a clone, so even a graph in itself would end; the driver refuses it all the same.
     if (graph && graph_is_inside(graph, child))
         return CUDA_ERROR_INVALID_VALUE;
+    if (graph_has_conditionals(child))
+        return CUDA_ERROR_NOT_SUPPORTED;
     operation->kind = CU_GRAPH_NODE_TYPE_GRAPH;
     return graph_clone(child, &operation->child);
 }
@@ -161,6 +164,7 @@ CUresult node_operation(struct operation *operation, CUgraph graph, CUgraphNodeP
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: return alloc_operation_of(operation, &parameters->alloc);
     case CU_GRAPH_NODE_TYPE_MEM_FREE: return node_free_operation(operation, graph, parameters->free.dptr);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return values_operation_of(operation, &parameters->memOp);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL: return conditional_operation_of(operation, graph, &parameters->conditional);
     default: return CUDA_ERROR_NOT_SUPPORTED;
     }
 }
@@ -479,7 +483,7 @@ static CUresult set_params(CUgraphNode node, CUgraphNodeParams *parameters)
     if (!parameters || parameters->type != node->operation.kind)
         return CUDA_ERROR_INVALID_VALUE;
     if (parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || parameters->type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
-        parameters->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        parameters->type == CU_GRAPH_NODE_TYPE_GRAPH || parameters->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
         return CUDA_ERROR_NOT_SUPPORTED;
     struct operation fresh;
     CUresult result = node_operation(&fresh, node->graph, parameters);

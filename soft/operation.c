@@ -1,9 +1,10 @@
 // Operations: deep copies, and running each kind.
 #include "soft/operation.h"
 
+#include "soft/conditional.h"
 #include "soft/copy.h"
 #include "soft/event.h"
-#include "soft/graph.h"
+#include "soft/exec.h"
 #include "soft/launch.h"
 #include "soft/schedule.h"
 #include "soft/values.h"
@@ -20,6 +21,10 @@ CUresult operation_copy(struct operation *copy, const struct operation *original
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
     case CU_GRAPH_NODE_TYPE_MEM_FREE: graph_memory_keep(original->memory.memory); break;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: result = values_copy(&copy->values, &original->values); break;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        condition_keep(original->conditional.condition);
+        copy->conditional.bodies = NULL;
+        break;
     default: break;
     }
     if (result != CUDA_SUCCESS) {
@@ -41,6 +46,7 @@ void operation_clear(struct operation *operation)
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
     case CU_GRAPH_NODE_TYPE_MEM_FREE: graph_memory_drop(operation->memory.memory); break;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: gv_free(operation->values.items); break;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL: conditional_operation_clear(&operation->conditional); break;
     default: break;
     }
     *operation = (struct operation){.kind = CU_GRAPH_NODE_TYPE_EMPTY};
@@ -59,7 +65,7 @@ static void run_host(const struct host_operation *host)
 enum run_result operation_run(struct task *task, struct observer *observer)
 {
     const struct operation *operation = task->operation;
-    switch (operation->kind) {
+    switch ((int)operation->kind) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
         CUresult result = kernel_operation_run(&operation->kernel, observer);
         if (result != CUDA_SUCCESS)
@@ -71,6 +77,8 @@ enum run_result operation_run(struct task *task, struct observer *observer)
     case CU_GRAPH_NODE_TYPE_HOST: run_host(&operation->host); break;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return values_run(&operation->values, &task->progress) ? RUN_DONE : RUN_PARKED;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL: exec_run_conditional(task); break;
+    case (int)OPERATION_LAUNCH: exec_assign_defaults(operation->plan); break;
     default: break; // order is all they are: empty nodes, events, allocations
     }
     return RUN_DONE;

@@ -44,6 +44,17 @@ struct values_operation {
     CUcontext context;
 };
 
+struct condition;
+struct plan_node;
+
+struct conditional_operation {
+    struct condition *condition; // counted reference
+    CUgraphConditionalNodeType type;
+    unsigned size;             // bodies
+    CUgraph *bodies;           // owned; NULL in an exec
+    struct plan_node *planned; // in an exec: the node, which has the bodies' plans
+};
+
 struct graph_memory;
 
 struct memory_operation {
@@ -61,10 +72,15 @@ struct operation {
         struct host_operation host;
         struct values_operation values;
         struct memory_operation memory;
-        CUevent event; // counted reference
-        CUgraph child; // owned by its node
+        struct conditional_operation conditional;
+        CUevent event;     // counted reference
+        CUgraph child;     // owned by its node
+        struct plan *plan; // OPERATION_LAUNCH: what the launch that begins runs
     };
 };
+
+// The beginning of a graph's launch, which assigns its conditions their defaults. No kind of node.
+#define OPERATION_LAUNCH ((CUgraphNodeType)1000)
 
 enum run_result {
     RUN_DONE,

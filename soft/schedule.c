@@ -109,6 +109,7 @@ void task_drop(struct task *task)
         return;
     operation_clear(&task->own);
     recording_release(task->recording);
+    task_drop(task->continuation);
     for (size_t i = 0; i < task->successor_count; i++)
         task_drop(task->successors[i]);
     gv_free(task->successors);
@@ -173,6 +174,8 @@ static void task_finish(struct task *task)
     // What it recorded is whole from here on, even if an event still holds the task.
     recording_release(task->recording);
     task->recording = NULL;
+    task_drop(task->continuation);
+    task->continuation = NULL;
     // An event holds its task and the operation holds its event: this ends the circle, and the use of a plan's memory.
     operation_clear(&task->own);
     task->operation = &task->own;

@@ -23,6 +23,7 @@ struct task {
     struct recording *recording; // owns a reference
     CUcontext context;
     uint64_t finished_ns;          // CLOCK_MONOTONIC
+    struct task *continuation;     // of a conditional node: counted, comes after the bodies it runs
     void (*completed)(void *user); // called under the lock when it is done; may be NULL
     void *completed_user;
     struct task **successors;

@@ -184,3 +184,20 @@ GRAVEL_KERNEL(wait_for_flag, (volatile int *, flag), (int *, out))
         gravel_spin_ns(1000);
     *out = 1;
 }
+
+// ---- Conditional nodes (the software driver only: on a GPU they need cudadevrt) ----
+
+#ifndef __CUDACC__
+// Sets the condition to *value.
+GRAVEL_KERNEL(set_condition, (const int *, value), (cudaGraphConditionalHandle, handle))
+{
+    cudaGraphSetConditional(handle, (unsigned)*value);
+}
+
+// Takes one from *left and goes on while something is left.
+GRAVEL_KERNEL(count_down, (int *, left), (cudaGraphConditionalHandle, handle))
+{
+    if (--*left == 0)
+        cudaGraphSetConditional(handle, 0);
+}
+#endif

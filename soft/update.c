@@ -1,4 +1,5 @@
 // Changing executable graphs: single nodes, and whole graphs of the same structure.
+#include "soft/conditional.h"
 #include "soft/exec.h"
 #include "soft/memory.h"
 #include "soft/node.h"
@@ -64,6 +65,10 @@ static CUgraphExecUpdateResult change_of(const struct operation *now, const stru
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
         return now->memory.memory == then->memory.memory ? CU_GRAPH_EXEC_UPDATE_SUCCESS
                                                          : CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        return now->conditional.type == then->conditional.type && now->conditional.size == then->conditional.size
+                   ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+                   : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     default: return CU_GRAPH_EXEC_UPDATE_SUCCESS;
     }
 }
@@ -162,6 +167,15 @@ static CUresult carry_over(const struct plan *plan, struct plan *fresh, CUgraphN
             if (info->result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
                 return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
         }
+        for (unsigned body = 0; old->bodies && body < old->operation.conditional.size; body++) {
+            struct plan *inside;
+            CUresult result =
+                updated_plan(old->bodies[body], pair[i]->operation.conditional.bodies[body], &inside, info);
+            if (result != CUDA_SUCCESS)
+                return result;
+            plan_drop(node->bodies[body]);
+            node->bodies[body] = inside;
+        }
         node->source = old->source;
         node->disabled = old->disabled;
     }
@@ -198,11 +212,15 @@ static CUresult update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultI
 {
     if (!object_is(exec, OBJECT_EXEC) || !object_is(graph, OBJECT_GRAPH))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!info)
+    if (!info || graph_is_body(graph))
         return CUDA_ERROR_INVALID_VALUE;
     struct plan *updated;
-    CUresult result = updated_plan(exec->plan, graph, &updated, info);
+    CUgraphInstantiateResult why;
+    CUresult result = conditional_check(graph, exec->object.id, &why);
+    if (result == CUDA_SUCCESS)
+        result = updated_plan(exec->plan, graph, &updated, info);
     if (result == CUDA_SUCCESS) {
+        conditional_adopt(graph, exec->object.id);
         plan_drop(exec->plan);
         exec->plan = updated;
         *info = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_SUCCESS};
@@ -258,7 +276,8 @@ static CUresult set_params(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams
         return result;
     if (!parameters || found->child || parameters->type != found->operation.kind)
         return CUDA_ERROR_INVALID_VALUE;
-    if (parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || parameters->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+    if (parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || parameters->type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
+        parameters->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
         return CUDA_ERROR_NOT_SUPPORTED;
     struct operation fresh;
     result = node_operation(&fresh, NULL, parameters);
