@@ -27,10 +27,11 @@ gv_status gv_detect_race(const gv_trace *trace, gv_findings *findings, gv_error 
 gv_status gv_detect_incomplete(const gv_trace *trace, gv_findings *findings, gv_error *error);
 
 // The race detector on one graph, for benchmarks and tests that build their own input. `reads`, `writes` and
-// `atomics` have one set a node; any may be NULL. `undecided` receives the pairs ordered by programmatic edges
-// only (how many and one example, the first by the order of making); it may be NULL. At most 2^20 racing pairs are
-// kept, and the count of undecided ones stands still at 2^14. Free the groups with gv_race_groups_free; they come by
-// bytes, falling.
+// `atomics` have one set a node; any may be NULL. The reads and
+// writes of a node of precision extent are taken to be tensors that it has maps of.
+// `undecided` receives the pairs that are neither races nor none (how many and one example, the first by the order of
+// making); it may be NULL. At most 2^20 racing pairs are kept, and the counts of undecided ones stand still at 2^14.
+// Free the groups with gv_race_groups_free; they come by bytes, falling.
 typedef struct gv_race_input {
     size_t node_count;
     const gv_edge *edges;
@@ -41,8 +42,10 @@ typedef struct gv_race_input {
 } gv_race_input;
 
 typedef struct gv_race_undecided {
-    size_t pairs;
+    size_t pairs;           // ordered by programmatic edges only
     uint32_t first, second; // an example
+    size_t overlaps;        // not ordered, and conflicting only if a node touches more of its extent than was seen
+    uint32_t overlap_first, overlap_second;
 } gv_race_undecided;
 
 typedef struct gv_race_group {

@@ -23,7 +23,14 @@ enum gv_incomplete_kind {
     GV_INCOMPLETE_PROGRAMMATIC, // conflicting pairs that only a programmatic edge orders
     GV_INCOMPLETE_TRACE,        // the trace is cut or damaged, or the recorder noted that it missed something
     GV_INCOMPLETE_NEVER_ARMED,  // a graph was launched but none of its launches was recorded
+    GV_INCOMPLETE_OVERLAP,      // unordered pairs of which at least one is known by an extent only
 };
+
+// Is it about pairs of nodes that are neither races nor none?
+static inline bool gv_incomplete_is_about_pairs(enum gv_incomplete_kind kind)
+{
+    return kind == GV_INCOMPLETE_PROGRAMMATIC || kind == GV_INCOMPLETE_OVERLAP;
+}
 
 // One side of a race.
 typedef struct gv_side {
@@ -54,15 +61,15 @@ typedef struct gv_finding {
     // races
     gv_race_pair *pairs; // pairs[0] is the one nearest the missing edge; then by bytes, falling
     size_t pair_count;
-    uint32_t edge_from, edge_to; // nodes of `graph`; also the example of GV_INCOMPLETE_PROGRAMMATIC
+    uint32_t edge_from, edge_to; // nodes of `graph`; also the example of undecided pairs
     uint64_t allocation;         // id of the allocation the leading pair's first range lies in; 0: none known
     // incompletenesses
     enum gv_incomplete_kind incomplete;
     uint64_t node;   // index + 1; 0: the graph as a whole
     size_t affected; // how many nodes, pairs or launches this one stands for; of a race, how many recorded
                      // launches of graphs of this structure showed the leading pair
-    size_t alike;    // of programmatic and never-armed ones: further graphs of the same structure with the same
-    char *reason;    // owned; NULL for races
+    size_t alike; // of programmatic, overlap and never-armed ones: further graphs of the same structure with the same
+    char *reason; // owned; NULL for races
     bool suppressed; // matched by a suppression
 } gv_finding;
 

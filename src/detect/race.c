@@ -17,13 +17,15 @@ static gv_status out_of_memory(gv_error *error)
 
 // ---- One graph given as sets ------------------------------------------------------------------------------------
 
-static size_t add_streams(gv_race_stream *streams, size_t count, const gv_range_set *sets, size_t nodes, uint8_t kind)
+static size_t add_streams(gv_race_stream *streams, size_t count, const gv_race_input *input, const gv_range_set *sets,
+                          uint8_t kind, uint8_t extent_kind)
 {
-    for (uint32_t n = 0; sets && n < nodes; n++) {
+    for (uint32_t n = 0; sets && n < input->node_count; n++) {
+        bool extent = input->precision && input->precision[n] == GV_PRECISION_EXTENT;
         gv_range_set_settle(&sets[n]);
         if (sets[n].count)
-            streams[count++] =
-                (gv_race_stream){.node = n, .kind = kind, .ranges = sets[n].ranges, .count = sets[n].count};
+            streams[count++] = (gv_race_stream){
+                .node = n, .kind = extent ? extent_kind : kind, .ranges = sets[n].ranges, .count = sets[n].count};
     }
     return count;
 }
@@ -43,9 +45,9 @@ gv_status gv_race_find(const gv_race_input *input, gv_race_group **groups, size_
     gv_race_undecided ignored;
     gv_race_stream *streams = gv_calloc(input->node_count, 3 * sizeof *streams);
     if (streams) {
-        size_t count = add_streams(streams, 0, input->reads, input->node_count, GV_RACE_READ);
-        count = add_streams(streams, count, input->writes, input->node_count, GV_RACE_WRITE);
-        count = add_streams(streams, count, input->atomics, input->node_count, GV_RACE_ATOMIC);
+        size_t count = add_streams(streams, 0, input, input->reads, GV_RACE_READ, GV_RACE_TIGHT_READ);
+        count = add_streams(streams, count, input, input->writes, GV_RACE_WRITE, GV_RACE_TIGHT_WRITE);
+        count = add_streams(streams, count, input, input->atomics, GV_RACE_ATOMIC, GV_RACE_ATOMIC);
         status = gv_race_sweep(&subject, streams, count, &pairs, undecided ? undecided : &ignored, error);
     } else {
         status = out_of_memory(error);
@@ -60,13 +62,14 @@ gv_status gv_race_find(const gv_race_input *input, gv_race_group **groups, size_
 
 // ---- The accesses of one launch ---------------------------------------------------------------------------------
 
-// The streams of a launch, by flat node. Where a node has several access records, their ranges are united.
+// The streams of a launch, by flat node. Where a node has several access records, their ranges are united by kind.
 typedef struct launch_input {
     gv_race_stream *streams;
     size_t stream_count;
     gv_range_set *united;
     size_t united_count;
-    enum gv_access_precision *precision;
+    enum gv_access_precision *precision; // incomplete, or exact: extents are kinds of their own
+    bool extents;                        // some node has tight ones
 } launch_input;
 
 static void launch_input_free(launch_input *input)
@@ -87,16 +90,25 @@ static int by_node_and_kind(const void *left, const void *right)
     return a->kind < b->kind ? -1 : a->kind > b->kind;
 }
 
+static bool is_tight(const gv_access *access)
+{
+    return access->precision == GV_PRECISION_EXTENT && access->source == GV_SOURCE_TENSOR_MAP;
+}
+
 static void add_record(launch_input *input, const gv_access *access, uint32_t node)
 {
     const gv_bytes fields[] = {access->reads, access->writes, access->atomics};
-    static const uint8_t kinds[] = {GV_RACE_READ, GV_RACE_WRITE, GV_RACE_ATOMIC};
+    static const uint8_t happened[] = {GV_RACE_READ, GV_RACE_WRITE, GV_RACE_ATOMIC};
+    static const uint8_t tight[] = {GV_RACE_TIGHT_READ, GV_RACE_TIGHT_WRITE, GV_RACE_TIGHT_WRITE};
+    static const uint8_t loose[] = {GV_RACE_LOOSE_READ, GV_RACE_LOOSE_WRITE, GV_RACE_LOOSE_WRITE};
+    const uint8_t *kinds = is_tight(access) ? tight : access->precision == GV_PRECISION_EXTENT ? loose : happened;
+    input->extents |= is_tight(access);
     for (size_t k = 0; k < 3; k++) {
         if (!fields[k].length)
             continue;
         input->streams[input->stream_count++] = (gv_race_stream){.node = node, .kind = kinds[k], .encoded = fields[k]};
-        if (access->precision > input->precision[node])
-            input->precision[node] = access->precision;
+        if (access->precision == GV_PRECISION_INCOMPLETE)
+            input->precision[node] = GV_PRECISION_INCOMPLETE;
     }
 }
 
@@ -155,6 +167,72 @@ static gv_status read_launch(const gv_trace *trace, const gv_flat_graph *flat, c
     return unite(input, error);
 }
 
+// ---- Races with an extent ---------------------------------------------------------------------------------------
+
+// Bytes that an encoded list of ranges has, and how many of them are in `set`.
+static void count_common(gv_bytes encoded, const gv_range_set *set, uint64_t *bytes, uint64_t *common)
+{
+    gv_range_cursor cursor = gv_range_cursor_open(encoded);
+    size_t at = 0;
+    for (gv_range range; gv_range_cursor_next(&cursor, &range);) {
+        *bytes += range.end - range.start;
+        while (at < set->count && set->ranges[at].end <= range.start)
+            at++;
+        for (size_t i = at; i < set->count && set->ranges[i].start < range.end; i++) {
+            uint64_t start = set->ranges[i].start > range.start ? set->ranges[i].start : range.start;
+            uint64_t end = set->ranges[i].end < range.end ? set->ranges[i].end : range.end;
+            *common += end - start;
+        }
+    }
+}
+
+// Does the pair conflict on at least half of a tensor that `node` has a map of? A kernel that is given a map of a
+// matrix reads all of it; one that is given a map of a whole cache of pages reads the pages its sequences have. A write
+// to a few rows of a tensor is as likely beside what the kernel touches as on it, and does not make a race.
+static bool meets_a_tensor(const gv_trace *trace, const gv_flat_graph *flat, const gv_armed *armed, uint32_t node,
+                           const gv_range_set *ranges)
+{
+    gv_flat_node at = flat->nodes[node];
+    uint64_t graph = flat->instances[at.instance].graph;
+    for (size_t r = 0; r < armed->access_count; r++) {
+        const gv_access *access = &trace->accesses[armed->first_access + r];
+        if (access->graph != graph || access->node != at.index || !is_tight(access))
+            continue;
+        const gv_bytes fields[] = {access->reads, access->writes};
+        for (size_t k = 0; k < 2; k++) {
+            uint64_t bytes = 0, common = 0;
+            count_common(fields[k], ranges, &bytes, &common);
+            if (common && common >= bytes / 2)
+                return true;
+        }
+    }
+    return false;
+}
+
+// Takes the pairs out of `found` whose extent the other side meets in a small part only, and counts them as overlaps.
+static void take_overlaps(const gv_trace *trace, const gv_flat_graph *flat, const gv_armed *armed,
+                          gv_race_pair_list *found, gv_race_undecided *undecided)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < found->count; i++) {
+        gv_race_pair *pair = &found->items[i];
+        bool first = pair->first.precision == GV_PRECISION_EXTENT,
+             second = pair->second.precision == GV_PRECISION_EXTENT;
+        if ((first && !meets_a_tensor(trace, flat, armed, pair->first.node, &pair->ranges)) ||
+            (second && !meets_a_tensor(trace, flat, armed, pair->second.node, &pair->ranges))) {
+            // Pairs come by the order of making, so that the first of them is as good an example as any.
+            if (!undecided->overlaps++) {
+                undecided->overlap_first = pair->first.node;
+                undecided->overlap_second = pair->second.node;
+            }
+            gv_range_set_free(&pair->ranges);
+            continue;
+        }
+        found->items[kept++] = *pair;
+    }
+    found->count = kept;
+}
+
 // ---- Graphs of one structure ------------------------------------------------------------------------------------
 
 // An armed launch that is to be looked at.
@@ -170,6 +248,7 @@ typedef struct snapshot {
     uint64_t fingerprint;
     size_t first_alike; // index of the first snapshot of the same structure
     bool undecided;     // a launch of it had pairs that only programmatic edges order
+    bool overlaps;      // a launch of it had pairs whose extents overlap
 } snapshot;
 
 // Where a pair was seen: the launch that showed it first, and how many did.
@@ -245,18 +324,24 @@ static gv_status merge(detection *d, size_t shown_by, gv_race_pair_list *found)
     return GV_OK;
 }
 
-static gv_status report_undecided(detection *d, const snapshot *from, const gv_race_undecided *undecided)
+// An incomplete finding about `pairs` undecided pairs of a snapshot, with an example.
+static gv_status report_undecided(detection *d, const snapshot *from, enum gv_incomplete_kind kind, size_t pairs,
+                                  uint32_t a, uint32_t b)
 {
-    if (!undecided->pairs)
+    if (!pairs)
         return GV_OK;
     uint32_t first, second;
-    uint32_t common = gv_flat_common(&from->flat, undecided->first, undecided->second, &first, &second);
+    uint32_t common = gv_flat_common(&from->flat, a, b, &first, &second);
     uint64_t graph = from->flat.instances[common].graph;
-    char reason[160];
-    snprintf(reason, sizeof reason, "%s%zu conflicting %s ordered by programmatic edges only, such as nodes %u and %u",
-             undecided->pairs >= GV_RACE_UNDECIDED_LIMIT ? "at least " : "", undecided->pairs,
-             undecided->pairs == 1 ? "pair of nodes is" : "pairs of nodes are", first, second);
-    gv_status status = add_incomplete(d, GV_INCOMPLETE_PROGRAMMATIC, graph, undecided->pairs, reason);
+    bool one = pairs == 1, programmatic = kind == GV_INCOMPLETE_PROGRAMMATIC;
+    char reason[200];
+    snprintf(reason, sizeof reason, "%s%zu %s %s %s, such as nodes %u and %u",
+             pairs >= GV_RACE_UNDECIDED_LIMIT ? "at least " : "", pairs, programmatic ? "conflicting" : "unordered",
+             one ? "pair of nodes" : "pairs of nodes",
+             programmatic ? (one ? "is ordered by programmatic edges only" : "are ordered by programmatic edges only")
+                          : "may touch the same bytes, but what they touch is known only as an upper bound",
+             first, second);
+    gv_status status = add_incomplete(d, kind, graph, pairs, reason);
     if (!status) {
         gv_finding *added = &d->findings->items[d->findings->count - 1];
         added->node = (uint64_t)first + 1;
@@ -264,7 +349,8 @@ static gv_status report_undecided(detection *d, const snapshot *from, const gv_r
         added->edge_to = second;
         for (size_t i = 0; i < d->snapshot_count; i++) {
             const snapshot *other = &d->snapshots[i];
-            added->alike += other != from && other->undecided && other->first_alike == from->first_alike;
+            added->alike += other != from && (programmatic ? other->undecided : other->overlaps) &&
+                            other->first_alike == from->first_alike;
         }
     }
     return status;
@@ -311,9 +397,32 @@ static gv_status report_group(detection *d, gv_race_group *group)
     return GV_OK;
 }
 
+// The most undecided pairs that one launch had, and which snapshot it was of.
+typedef struct most_undecided {
+    gv_race_undecided counts;
+    size_t programmatic_in, overlaps_in;
+} most_undecided;
+
+static void note_undecided(detection *d, size_t in, const gv_race_undecided *undecided, most_undecided *most)
+{
+    d->snapshots[in].undecided |= undecided->pairs > 0;
+    d->snapshots[in].overlaps |= undecided->overlaps > 0;
+    if (undecided->pairs > most->counts.pairs) {
+        most->counts.pairs = undecided->pairs;
+        most->counts.first = undecided->first;
+        most->counts.second = undecided->second;
+        most->programmatic_in = in;
+    }
+    if (undecided->overlaps > most->counts.overlaps) {
+        most->counts.overlaps = undecided->overlaps;
+        most->counts.overlap_first = undecided->overlap_first;
+        most->counts.overlap_second = undecided->overlap_second;
+        most->overlaps_in = in;
+    }
+}
+
 // Looks at every launch of one structure and gathers the pairs.
-static gv_status search_launches(detection *d, size_t structure, gv_race_subject *subject, gv_race_undecided *most,
-                                 size_t *most_in)
+static gv_status search_launches(detection *d, size_t structure, gv_race_subject *subject, most_undecided *most)
 {
     gv_status status = GV_OK;
     for (size_t c = 0; c < d->candidate_count && !status; c++) {
@@ -327,14 +436,11 @@ static gv_status search_launches(detection *d, size_t structure, gv_race_subject
         subject->precision = input.precision;
         if (!status)
             status = gv_race_sweep(subject, input.streams, input.stream_count, &found, &undecided, d->error);
+        if (!status && input.extents)
+            take_overlaps(d->trace, &from->flat, d->candidates[c].armed, &found, &undecided);
         if (!status)
             status = merge(d, c, &found);
-        if (undecided.pairs)
-            d->snapshots[d->candidates[c].snapshot].undecided = true;
-        if (!status && undecided.pairs > most->pairs) {
-            *most = undecided;
-            *most_in = d->candidates[c].snapshot;
-        }
+        note_undecided(d, d->candidates[c].snapshot, &undecided, most);
         gv_race_pair_list_free(&found);
         launch_input_free(&input);
     }
@@ -371,15 +477,18 @@ static gv_status detect_structure(detection *d, size_t structure)
     if (status)
         return add_incomplete(d, GV_INCOMPLETE_GRAPH, first->graph, 1, why.text);
     gv_race_subject subject = {.order = order, .node_count = first->flat.node_count, .made = first->flat.made};
-    gv_race_undecided undecided = {0};
-    size_t undecided_in = structure;
-    status = search_launches(d, structure, &subject, &undecided, &undecided_in);
+    most_undecided most = {0};
+    status = search_launches(d, structure, &subject, &most);
     // The pairs carry the precision of their sides; the subject's belonged to a launch.
     subject.precision = NULL;
     if (!status)
         status = report_structure(d, structure, &subject);
     if (!status)
-        status = report_undecided(d, &d->snapshots[undecided_in], &undecided);
+        status = report_undecided(d, &d->snapshots[most.programmatic_in], GV_INCOMPLETE_PROGRAMMATIC, most.counts.pairs,
+                                  most.counts.first, most.counts.second);
+    if (!status)
+        status = report_undecided(d, &d->snapshots[most.overlaps_in], GV_INCOMPLETE_OVERLAP, most.counts.overlaps,
+                                  most.counts.overlap_first, most.counts.overlap_second);
     gv_race_pair_list_free(&d->pairs);
     d->sighting_count = 0;
     gv_graph_order_free(order);

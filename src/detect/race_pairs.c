@@ -19,6 +19,7 @@ typedef struct race_link {
     uint32_t pair;
     uint8_t hazard;
     uint8_t first_mask, second_mask;
+    uint8_t first_precision, second_precision; // enum gv_access_precision, on these bytes
 } race_link;
 
 // A set of accesses that holds at least one race.
@@ -66,6 +67,9 @@ struct gv_race_table {
     gv_id_map pair_index; // first node << 32 | second node
     gv_id_map undecided_index;
     gv_race_undecided undecided;
+    gv_id_map overlap_index;
+    uint64_t *overlaps; // the same pairs, as a list
+    size_t overlap_count, overlap_capacity;
 
     member *members; // scratch
     size_t member_capacity;
@@ -94,11 +98,59 @@ static bool made_before(const gv_race_subject *subject, uint32_t a, uint32_t b)
     return when_a != when_b ? when_a < when_b : a < b;
 }
 
-// Do two masks conflict? Plain writes with everything, atomics with plain accesses only.
+// Do two masks of accesses that happened conflict? Plain writes with everything, atomics with plain accesses only.
 static bool conflict(uint8_t a, uint8_t b)
 {
     return (a & GV_RACE_WRITE) || (b & GV_RACE_WRITE) || ((a & GV_RACE_ATOMIC) && (b & GV_RACE_READ)) ||
            ((a & GV_RACE_READ) && (b & GV_RACE_ATOMIC));
+}
+
+// The tight extents of a mask as the accesses they stand for. What may be read and written counts as read: a map that
+// the node writes through shows so by its bytes.
+static uint8_t tight(uint8_t mask)
+{
+    return mask & GV_RACE_TIGHT_READ ? GV_RACE_READ : mask & GV_RACE_TIGHT_WRITE ? GV_RACE_WRITE : 0;
+}
+
+// All that a mask allows, as if it happened.
+static uint8_t possible(uint8_t mask)
+{
+    return (uint8_t)((mask & GV_RACE_ANY_READ ? GV_RACE_READ : 0) | (mask & GV_RACE_ANY_WRITE ? GV_RACE_WRITE : 0) |
+                     (mask & GV_RACE_ATOMIC));
+}
+
+enum meeting { MEET_NOTHING, MEET_RACE, MEET_OVERLAP };
+
+// What two unordered masks on one byte amount to. Two accesses that happened are a race if they conflict. A write that
+// happened inside a tensor the other node has a map of is a race of lower confidence. Everything else is an overlap:
+// two kernels that read one tensor, or write different parts of one pool, must not be called a race because what they
+// do inside their extents is not known. `a` and `b` become what each side is reported to do.
+static enum meeting meet(uint8_t *a, uint8_t *b, bool *a_extent, bool *b_extent)
+{
+    uint8_t all_a = *a, all_b = *b, seen_a = all_a & GV_RACE_HAPPENED, seen_b = all_b & GV_RACE_HAPPENED;
+    enum { CHANGES = GV_RACE_WRITE | GV_RACE_ATOMIC };
+    *a_extent = *b_extent = false;
+    if (seen_a && seen_b && conflict(seen_a, seen_b)) {
+        *a = seen_a;
+        *b = seen_b;
+        return MEET_RACE;
+    }
+    // Two atomic updates of a byte that both nodes also have maps of: the maps are most likely what the updates went
+    // through.
+    bool both_atomic = seen_a & seen_b & GV_RACE_ATOMIC;
+    if ((seen_a & CHANGES) && tight(all_b) && !both_atomic) {
+        *a = seen_a;
+        *b = tight(all_b);
+        *b_extent = true;
+        return MEET_RACE;
+    }
+    if ((seen_b & CHANGES) && tight(all_a) && !both_atomic) {
+        *a = tight(all_a);
+        *b = seen_b;
+        *a_extent = true;
+        return MEET_RACE;
+    }
+    return conflict(possible(all_a), possible(all_b)) ? MEET_OVERLAP : MEET_NOTHING;
 }
 
 // Which hazard a byte counts under, for conflicting masks; docs/detectors.md defines it. An atomic access both reads
@@ -114,9 +166,12 @@ static enum hazard hazard_of(uint8_t first, uint8_t second)
     return HAZARD_WAR;
 }
 
-static enum gv_access_precision precision_of(const gv_race_subject *subject, uint32_t node)
+// Precision of a side of a race: of what it is reported to do on these bytes, unless accesses of its are missing.
+static enum gv_access_precision side_precision(const gv_race_subject *subject, uint32_t node, bool extent)
 {
-    return subject->precision ? subject->precision[node] : GV_PRECISION_EXACT;
+    if (subject->precision && subject->precision[node] == GV_PRECISION_INCOMPLETE)
+        return GV_PRECISION_INCOMPLETE;
+    return extent ? GV_PRECISION_EXTENT : GV_PRECISION_EXACT;
 }
 
 // The index of the pair, made on first sight. *known is false when the limit forbids another pair.
@@ -136,26 +191,66 @@ static gv_status pair_of(gv_race_table *table, uint32_t first, uint32_t second, 
     if (!GV_GROW(table->pairs.items, table->pairs.capacity, table->pairs.count + 1) ||
         !gv_id_map_add(&table->pair_index, key, *index, &added))
         return out_of_memory(error);
+    // The weakest there is, until a link says better.
     table->pairs.items[table->pairs.count++] =
-        (gv_race_pair){.first = {.node = first, .precision = precision_of(table->subject, first)},
-                       .second = {.node = second, .precision = precision_of(table->subject, second)}};
+        (gv_race_pair){.first = {.node = first, .precision = GV_PRECISION_INCOMPLETE},
+                       .second = {.node = second, .precision = GV_PRECISION_INCOMPLETE}};
     return GV_OK;
 }
 
+static enum gv_confidence confidence_of(const race_link *link)
+{
+    gv_race_pair sides = {.first = {.precision = link->first_precision},
+                          .second = {.precision = link->second_precision}};
+    return gv_race_confidence(&sides);
+}
+
+// Counts a pair that conflicts only as far as extents go.
+static gv_status add_overlap(gv_race_table *table, uint32_t first, uint32_t second, gv_error *error)
+{
+    bool added;
+    uint64_t key = (uint64_t)first << 32 | second;
+    if (table->overlap_count >= GV_RACE_UNDECIDED_LIMIT)
+        return GV_OK;
+    if (!gv_id_map_add(&table->overlap_index, key, 0, &added))
+        return out_of_memory(error);
+    if (!added)
+        return GV_OK;
+    if (!GV_GROW(table->overlaps, table->overlap_capacity, table->overlap_count + 1))
+        return out_of_memory(error);
+    table->overlaps[table->overlap_count++] = key;
+    return GV_OK;
+}
+
+// Adds an unordered pair, as a race or as an overlap.
 static gv_status add_race(gv_race_table *table, const member *a, const member *b, gv_error *error)
 {
-    bool in_order = made_before(table->subject, a->node, b->node), known;
+    bool in_order = made_before(table->subject, a->node, b->node), known, first_extent, second_extent;
     const member *first = in_order ? a : b, *second = in_order ? b : a;
+    uint8_t first_mask = first->mask, second_mask = second->mask;
+    enum meeting meeting = meet(&first_mask, &second_mask, &first_extent, &second_extent);
+    if (meeting == MEET_NOTHING)
+        return GV_OK;
+    if (meeting == MEET_OVERLAP)
+        return add_overlap(table, first->node, second->node, error);
     uint32_t pair = 0;
     gv_status status = pair_of(table, first->node, second->node, &pair, &known, error);
     if (status || !known)
         return status;
     if (!GV_GROW(table->links, table->link_capacity, table->link_count + 1))
         return out_of_memory(error);
-    table->links[table->link_count++] = (race_link){.pair = pair,
-                                                    .hazard = (uint8_t)hazard_of(first->mask, second->mask),
-                                                    .first_mask = first->mask,
-                                                    .second_mask = second->mask};
+    race_link link = {.pair = pair,
+                      .hazard = (uint8_t)hazard_of(first_mask, second_mask),
+                      .first_mask = first_mask,
+                      .second_mask = second_mask,
+                      .first_precision = (uint8_t)side_precision(table->subject, first->node, first_extent),
+                      .second_precision = (uint8_t)side_precision(table->subject, second->node, second_extent)};
+    table->links[table->link_count++] = link;
+    gv_race_pair *of = &table->pairs.items[pair];
+    if (confidence_of(&link) <= gv_race_confidence(of)) {
+        of->first.precision = link.first_precision;
+        of->second.precision = link.second_precision;
+    }
     return GV_OK;
 }
 
@@ -254,9 +349,9 @@ static gv_status meet_chain(gv_race_table *table, enum gv_relation relation, siz
     for (size_t i = open.begin; i < open.end; i++) {
         const member *other = &table->members[i];
         // Of two writers each meets the other; one meeting is enough.
-        if (i < writer_index && (other->mask & (GV_RACE_WRITE | GV_RACE_ATOMIC)))
+        if (i < writer_index && (other->mask & (GV_RACE_ANY_WRITE | GV_RACE_ATOMIC)))
             continue;
-        if (!conflict(writer->mask, other->mask))
+        if (!conflict(possible(writer->mask), possible(other->mask)))
             continue;
         gv_status status = GV_OK;
         if (relation == GV_BY_ALL_EDGES)
@@ -275,7 +370,7 @@ static gv_status meet_all(gv_race_table *table, enum gv_relation relation, const
     size_t spans = 0;
     gv_status status = arrange(table, relation, accesses, count, &spans, error);
     for (size_t w = 0; w < count && !status; w++) {
-        if (!(table->members[w].mask & (GV_RACE_WRITE | GV_RACE_ATOMIC)))
+        if (!(table->members[w].mask & (GV_RACE_ANY_WRITE | GV_RACE_ATOMIC)))
             continue;
         for (size_t s = 0; s < spans && !status; s++) {
             if (table->spans[s].chain != table->members[w].chain)
@@ -433,6 +528,9 @@ static gv_status distribute(gv_race_table *table, const racing_set *set, gv_erro
     for (size_t l = set->first_link; l < set->first_link + set->link_count; l++) {
         const race_link *link = &table->links[l];
         gv_race_pair *pair = &table->pairs.items[link->pair];
+        // A pair that races for certain is reported by the bytes it does so on.
+        if (confidence_of(link) > gv_race_confidence(pair))
+            continue;
         note_masks(&pair->first, link->first_mask);
         note_masks(&pair->second, link->second_mask);
         pair->bytes += bytes;
@@ -490,6 +588,25 @@ static gv_status sort_pairs(gv_race_table *table, gv_error *error)
     return GV_OK;
 }
 
+// What overlaps and is not a race elsewhere.
+static void settle_overlaps(gv_race_table *table)
+{
+    gv_race_undecided *u = &table->undecided;
+    for (size_t i = 0; i < table->overlap_count; i++) {
+        uint64_t key = table->overlaps[i];
+        if (gv_id_map_find(&table->pair_index, key))
+            continue;
+        uint32_t first = (uint32_t)(key >> 32), second = (uint32_t)key;
+        bool earlier = u->overlaps == 0 || made_before(table->subject, first, u->overlap_first) ||
+                       (first == u->overlap_first && made_before(table->subject, second, u->overlap_second));
+        if (earlier) {
+            u->overlap_first = first;
+            u->overlap_second = second;
+        }
+        u->overlaps++;
+    }
+}
+
 gv_status gv_race_table_finish(gv_race_table *table, gv_race_pair_list *pairs, gv_race_undecided *undecided,
                                gv_error *error)
 {
@@ -505,6 +622,7 @@ gv_status gv_race_table_finish(gv_race_table *table, gv_race_pair_list *pairs, g
     gv_status status = sort_pairs(table, error);
     if (status)
         return status;
+    settle_overlaps(table);
     *pairs = table->pairs;
     *undecided = table->undecided;
     table->pairs = (gv_race_pair_list){0};
@@ -532,6 +650,8 @@ void gv_race_table_free(gv_race_table *table)
     gv_free(table->cache);
     gv_id_map_free(&table->pair_index);
     gv_id_map_free(&table->undecided_index);
+    gv_id_map_free(&table->overlap_index);
+    gv_free(table->overlaps);
     gv_free(table->members);
     gv_free(table->spans);
     gv_free(table);

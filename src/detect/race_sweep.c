@@ -308,8 +308,8 @@ static uint32_t pop_open(sweep *s)
 
 static inline void count_kind(sweep *s, uint8_t kind, size_t change)
 {
-    s->reads += kind == GV_RACE_READ ? change : 0;
-    s->writes += kind == GV_RACE_WRITE ? change : 0;
+    s->reads += kind & GV_RACE_ANY_READ ? change : 0;
+    s->writes += kind & GV_RACE_ANY_WRITE ? change : 0;
     s->atomics += kind == GV_RACE_ATOMIC ? change : 0;
 }
 

@@ -197,41 +197,156 @@ static void test_an_edge_leaves_nothing_to_report(void **state)
     finish(b);
 }
 
-static void test_confidence_follows_the_weaker_side(void **state)
+// How a side of the race below is known. Three tensors of a page are tight extents; a pool is a loose one.
+enum known { SEEN, SEEN_IN_PART, TENSOR, POOL };
+
+static void know(gv_access *row, enum known how)
 {
+    if (how == SEEN_IN_PART)
+        row->precision = GV_PRECISION_INCOMPLETE;
+    if (how == TENSOR || how == POOL)
+        row->precision = GV_PRECISION_EXTENT;
+    if (how == TENSOR || how == POOL)
+        row->source = how == TENSOR ? GV_SOURCE_TENSOR_MAP : GV_SOURCE_REACHED;
+}
+
+static void test_extents_make_races_only_with_writes_that_happened(void **state)
+{
+    enum verdict { CERTAIN, LIKELY, POSSIBLE, UNDECIDED };
     static const struct {
-        enum gv_access_precision first, second;
-        enum gv_confidence confidence;
+        enum known writer, reader;
+        enum verdict verdict;
     } cases[] = {
-        {GV_PRECISION_EXACT, GV_PRECISION_EXACT, GV_CERTAIN},
-        {GV_PRECISION_EXTENT, GV_PRECISION_EXACT, GV_LIKELY},
-        {GV_PRECISION_EXACT, GV_PRECISION_EXTENT, GV_LIKELY},
-        {GV_PRECISION_EXTENT, GV_PRECISION_EXTENT, GV_POSSIBLE},
-        {GV_PRECISION_EXACT, GV_PRECISION_INCOMPLETE, GV_POSSIBLE},
+        {SEEN, SEEN, CERTAIN},          {SEEN, TENSOR, LIKELY},
+        {SEEN, POOL, UNDECIDED},        {TENSOR, SEEN, UNDECIDED},
+        {POOL, SEEN, UNDECIDED},        {TENSOR, TENSOR, UNDECIDED},
+        {TENSOR, POOL, UNDECIDED},      {POOL, POOL, UNDECIDED},
+        {SEEN, SEEN_IN_PART, POSSIBLE}, {SEEN_IN_PART, TENSOR, POSSIBLE},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         builder *b = simple_race();
-        b->accesses[0].precision = cases[i].first;
-        b->accesses[1].precision = cases[i].second;
+        know(&b->accesses[0], cases[i].writer);
+        know(&b->accesses[1], cases[i].reader);
         detect(b);
-        assert_int_equal(b->findings.items[0].confidence, cases[i].confidence);
+        const gv_finding *finding = &b->findings.items[0];
+        if (cases[i].verdict == UNDECIDED) {
+            assert_int_equal(gv_findings_races(&b->findings), 0);
+            assert_int_equal(b->findings.count, 1);
+            assert_int_equal(finding->id, GV_FINDING_INCOMPLETE);
+            assert_int_equal(finding->incomplete, GV_INCOMPLETE_OVERLAP);
+            assert_int_equal(finding->affected, 1);
+            assert_int_equal(finding->edge_from, 0);
+            assert_int_equal(finding->edge_to, 1);
+            assert_non_null(strstr(finding->reason, "nodes 0 and 1"));
+        } else {
+            assert_int_equal(finding->id, GV_FINDING_RACE_RAW);
+            assert_int_equal(finding->confidence, cases[i].verdict);
+            assert_int_equal(gv_findings_races(&b->findings), 1);
+        }
+        // An edge settles each of them.
+        connect(b, 1, 0, 1);
+        detect(b);
+        for (size_t f = 0; f < b->findings.count; f++)
+            assert_int_equal(b->findings.items[f].incomplete, GV_INCOMPLETE_NODE);
         finish(b);
     }
 }
 
+// Two kernels of which only extents are known, and that may both write: of one weight matrix, of one pool.
+static void test_kernels_that_share_an_extent_are_undecided(void **state)
+{
+    for (enum known how = TENSOR; how <= POOL; how++) {
+        builder *b = begin();
+        uint64_t graph = add_graph(b, 2);
+        arm(b, 100, graph);
+        for (uint32_t n = 0; n < 2; n++) {
+            know(record(b, graph, n, BLOCK, BLOCK), how);
+            // Each has written a block of its own.
+            record(b, graph, n, NOTHING, (gv_range){0x2000 + 0x100 * n, 0x2080 + 0x100 * n})->source =
+                GV_SOURCE_COMPARED;
+        }
+        const gv_finding *finding = only_finding(b);
+        assert_int_equal(finding->incomplete, GV_INCOMPLETE_OVERLAP);
+        // Extents that are only read do not meet.
+        b->accesses[0].writes = b->accesses[2].writes = (gv_bytes){0};
+        assert_int_equal(detect(b), 0);
+        // What both have written is a race, whatever else they may do.
+        record(b, graph, 1, NOTHING, (gv_range){0x2000, 0x2010});
+        finding = only_finding(b);
+        assert_int_equal(finding->id, GV_FINDING_RACE_WAW);
+        assert_int_equal(finding->confidence, GV_CERTAIN);
+        assert_int_equal(finding->pairs[0].bytes, 0x10);
+        finish(b);
+    }
+}
+
+// A write that covers half of one of the tensors is a race; one to a few rows of a large cache is not.
+static void test_a_small_part_of_a_tensor_is_undecided(void **state)
+{
+    static const struct {
+        gv_range written;
+        bool race;
+    } cases[] = {
+        {{0x10000, 0x10800}, true},  // half of the large tensor
+        {{0x10000, 0x107ff}, false}, // one byte less
+        {{0x20000, 0x20010}, true},  // all of a small one
+        {{0x1fff8, 0x20008}, true},  // half of it, and bytes that nobody else has
+        {{0x20000, 0x20007}, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        builder *b = begin();
+        uint64_t graph = add_graph(b, 2);
+        arm(b, 100, graph);
+        record(b, graph, 0, NOTHING, cases[i].written);
+        know(record(b, graph, 1, (gv_range){0x10000, 0x11000}, NOTHING), TENSOR);
+        know(record(b, graph, 1, (gv_range){0x20000, 0x20010}, NOTHING), TENSOR);
+        const gv_finding *finding = only_finding(b);
+        assert_int_equal(finding->id == GV_FINDING_INCOMPLETE, !cases[i].race);
+        if (cases[i].race)
+            assert_int_equal(finding->confidence, GV_LIKELY);
+        else
+            assert_int_equal(finding->incomplete, GV_INCOMPLETE_OVERLAP);
+        finish(b);
+    }
+}
+
+// Two split kernels that add into one tensor with atomic operations, seen by comparison, through maps.
+static void test_atomic_updates_through_maps_do_not_race(void **state)
+{
+    builder *b = begin();
+    uint64_t graph = add_graph(b, 2);
+    arm(b, 100, graph);
+    for (uint32_t n = 0; n < 2; n++) {
+        gv_access *updates = record(b, graph, n, NOTHING, BLOCK);
+        updates->atomics = updates->writes;
+        updates->writes = (gv_bytes){0};
+        know(record(b, graph, n, BLOCK, BLOCK), TENSOR);
+    }
+    assert_int_equal(only_finding(b)->incomplete, GV_INCOMPLETE_OVERLAP);
+    // With the maps known to be read by neither, nothing is left to decide.
+    b->accesses[1].reads = b->accesses[1].writes = b->accesses[3].reads = b->accesses[3].writes = (gv_bytes){0};
+    assert_int_equal(detect(b), 0);
+    finish(b);
+}
+
 static void test_several_records_of_a_node_count_together(void **state)
 {
-    // Two records of one node whose reads overlap each other, the weaker of which decides the confidence.
+    // Two records of one node whose reads overlap each other.
     builder *b = begin();
     uint64_t graph = add_graph(b, 2);
     arm(b, 100, graph);
     record(b, graph, 0, NOTHING, (gv_range){0x1000, 0x1100});
     record(b, graph, 1, (gv_range){0x1000, 0x1020}, NOTHING);
-    record(b, graph, 1, (gv_range){0x1010, 0x1030}, NOTHING)->precision = GV_PRECISION_EXTENT;
+    gv_access *second = record(b, graph, 1, (gv_range){0x1010, 0x1030}, NOTHING);
     const gv_finding *finding = only_finding(b);
     assert_int_equal(finding->pairs[0].bytes, 0x30);
     assert_int_equal(finding->pairs[0].ranges.count, 1);
-    assert_int_equal(finding->confidence, GV_LIKELY);
+    assert_int_equal(finding->confidence, GV_CERTAIN);
+    // What happened makes the race; what may have happened beside it adds no bytes and takes no confidence.
+    know(second, TENSOR);
+    finding = only_finding(b);
+    assert_int_equal(finding->pairs[0].bytes, 0x20);
+    assert_int_equal(finding->confidence, GV_CERTAIN);
     finish(b);
 }
 
@@ -718,7 +833,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_race_becomes_a_finding),
         cmocka_unit_test(test_an_edge_leaves_nothing_to_report),
-        cmocka_unit_test(test_confidence_follows_the_weaker_side),
+        cmocka_unit_test(test_extents_make_races_only_with_writes_that_happened),
+        cmocka_unit_test(test_kernels_that_share_an_extent_are_undecided),
+        cmocka_unit_test(test_a_small_part_of_a_tensor_is_undecided),
+        cmocka_unit_test(test_atomic_updates_through_maps_do_not_race),
         cmocka_unit_test(test_several_records_of_a_node_count_together),
         cmocka_unit_test(test_launches_of_one_graph_show_a_pair_once),
         cmocka_unit_test(test_a_pair_that_only_a_later_launch_shows),

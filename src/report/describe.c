@@ -114,7 +114,7 @@ const char *gv_armed_status_name(enum gv_armed_status status)
 
 const char *gv_access_source_name(enum gv_access_source source)
 {
-    static const char *const names[] = {"none", "sanitizer", "parameters", "soft"};
+    static const char *const names[] = {"none", "sanitizer", "parameters", "soft", "tensor map", "compared", "reached"};
     return WORD(names, source);
 }
 

@@ -334,6 +334,7 @@ const char *gv_incomplete_kind_name(enum gv_incomplete_kind kind)
     case GV_INCOMPLETE_PROGRAMMATIC: return "programmatic";
     case GV_INCOMPLETE_TRACE: return "trace";
     case GV_INCOMPLETE_NEVER_ARMED: return "never-armed";
+    case GV_INCOMPLETE_OVERLAP: return "overlap";
     }
     return "unknown";
 }
@@ -392,6 +393,13 @@ void gv_message_incomplete_title(gv_string *out, const gv_incomplete_group *grou
             out, "%s%s, and only programmatic edges order %s.", group->at_least ? "at least " : "",
             gv_count(group->affected, "pair of nodes touches the same bytes", "pairs of nodes touch the same bytes"),
             one ? "it" : "them");
+        break;
+    case GV_INCOMPLETE_OVERLAP:
+        gv_string_add(out, "%s%s and nothing orders %s; what %s known only as an upper bound.",
+                      group->at_least ? "at least " : "",
+                      gv_count(group->affected, "pair of nodes may touch the same bytes",
+                               "pairs of nodes may touch the same bytes"),
+                      one ? "it" : "them", one ? "one of the two touches is" : "one of each touches is");
         break;
     // A cut, damage, a kill, or a note of the recorder that names no graph.
     case GV_INCOMPLETE_TRACE:
@@ -500,7 +508,7 @@ void gv_message_incomplete_nodes(gv_string *out, const gv_incomplete_group *grou
         const gv_graph *of = gv_trace_graph(group->trace, finding->graph);
         if (!finding->node || !of || finding->node > of->node_count)
             continue;
-        if (group->kind == GV_INCOMPLETE_PROGRAMMATIC) {
+        if (gv_incomplete_is_about_pairs(group->kind)) {
             gv_string_add(out, "for example ");
             add_node(out, finding, finding->edge_from);
             gv_string_add(out, " and ");
@@ -609,6 +617,12 @@ void gv_message_incomplete_remedy(gv_string *out, const gv_incomplete_group *gro
                       "They are ordered if the later kernel of each such edge waits (cudaGridDependencySynchronize) "
                       "before it touches the bytes. Whether it does was not observed: look at its source.");
         break;
+    case GV_INCOMPLETE_OVERLAP:
+        gv_string_add(out,
+                      "Whether they race could not be decided: `gravel show FILE access` lists what each may touch. "
+                      "An edge between the two would settle it, and so does a Sanitizer that sees these accesses "
+                      "(docs/opaque-nodes.md).");
+        break;
     case GV_INCOMPLETE_NEVER_ARMED:
         gv_string_add(out, "Record again with `gravel run --arm first`, or with `--arm N` for a later launch.");
         break;
@@ -690,13 +704,19 @@ static void add_unseen_nodes(gv_string *out, const gv_overview *overview)
 
 static void add_incomplete_parts(gv_string *out, const gv_overview *overview)
 {
-    size_t pairs = 0, never = 0, strangers = 0, gaps = 0;
-    bool at_least = false;
+    size_t pairs = 0, overlaps = 0, never = 0, strangers = 0, gaps = 0;
+    bool at_least = false, overlaps_at_least = false;
     for (size_t i = 0; i < overview->group_count; i++) {
         const gv_incomplete_group *group = &overview->groups[i];
-        at_least |= group->at_least;
         switch (group->kind) {
-        case GV_INCOMPLETE_PROGRAMMATIC: pairs += group->affected; break;
+        case GV_INCOMPLETE_PROGRAMMATIC:
+            pairs += group->affected;
+            at_least |= group->at_least;
+            break;
+        case GV_INCOMPLETE_OVERLAP:
+            overlaps += group->affected;
+            overlaps_at_least |= group->at_least;
+            break;
         case GV_INCOMPLETE_NEVER_ARMED:
             never += group->graphs;
             strangers += group->graph ? 0 : group->affected;
@@ -720,6 +740,8 @@ static void add_incomplete_parts(gv_string *out, const gv_overview *overview)
         {never, "graph was launched and never recorded", "graphs were launched and never recorded", false},
         {strangers, "launch was of a graph not in the trace", "launches were of graphs not in the trace", false},
         {pairs, "pair hangs on programmatic edges", "pairs hang on programmatic edges", at_least},
+        {overlaps, "unordered pair is known by upper bounds only", "unordered pairs are known by upper bounds only",
+         overlaps_at_least},
         {gaps, "gap in the recording", "gaps in the recording", false},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

@@ -58,7 +58,7 @@ static int compare_numbers(uint64_t a, uint64_t b)
 // Does the reason tell the graphs of such findings apart, and not why they are incomplete?
 static bool reason_is_of_graph(const gv_finding *item)
 {
-    return item->incomplete == GV_INCOMPLETE_PROGRAMMATIC ||
+    return gv_incomplete_is_about_pairs(item->incomplete) ||
            (item->incomplete == GV_INCOMPLETE_NEVER_ARMED && item->graph);
 }
 
@@ -172,7 +172,7 @@ static void add_to_group(gv_incomplete_group *group, const gv_finding *finding, 
     group->affected += finding->affected ? finding->affected : 1;
     group->graphs += finding->alike;
     group->at_least |=
-        finding->incomplete == GV_INCOMPLETE_PROGRAMMATIC && finding->affected >= GV_RACE_UNDECIDED_LIMIT;
+        gv_incomplete_is_about_pairs(finding->incomplete) && finding->affected >= GV_RACE_UNDECIDED_LIMIT;
     if (before && group->reason && strcmp(group->reason, reason_of(finding)) != 0)
         group->reason = NULL;
     if (!finding->graph || (before && before->graph == finding->graph))

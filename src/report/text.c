@@ -136,7 +136,7 @@ static void list_incomplete(text_report *report, const gv_incomplete_group *grou
         print_row(report, "graph");
         gv_message_incomplete_nodes(&report->text, &part, findings, overview, SIZE_MAX);
         print_row(report, "  nodes");
-        if (!group->reason || group->kind == GV_INCOMPLETE_PROGRAMMATIC) {
+        if (!group->reason || gv_incomplete_is_about_pairs(group->kind)) {
             gv_string_add_safe(&report->text, finding->reason);
             print_row(report, "  reason");
         }
@@ -148,8 +148,8 @@ static void print_incomplete(text_report *report, const gv_incomplete_group *gro
 {
     gv_message_incomplete_title(&report->text, group, report->name_process);
     print_paragraph(report, "");
-    // What the reason of programmatic pairs says, the title and the nodes say too.
-    if (group->kind != GV_INCOMPLETE_PROGRAMMATIC)
+    // What the reason of undecided pairs says, the title and the nodes say too.
+    if (!gv_incomplete_is_about_pairs(group->kind))
         gv_string_add_safe(&report->text, group->reason);
     print_row(report, "reason");
     if (report->options->verbose) {

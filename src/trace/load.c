@@ -404,7 +404,7 @@ static gv_status load_access(gv_loader *loader, const gv_access_record *record)
     row->launch = record->launch;
     row->graph = record->graph;
     row->node = (uint32_t)record->node;
-    row->source = enumerator(record->source, GV_SOURCE_SOFT, GV_SOURCE_NONE);
+    row->source = enumerator(record->source, GV_SOURCE_REACHED, GV_SOURCE_NONE);
     row->precision = enumerator(record->precision, GV_PRECISION_INCOMPLETE, GV_PRECISION_INCOMPLETE);
     row->duration_ns = record->duration_ns;
     TRY(copy_bytes(loader, record->reads, &row->reads));

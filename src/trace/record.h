@@ -337,13 +337,19 @@ enum gv_access_source {
     GV_SOURCE_NONE = 0,      // nobody looked: empty, event and host nodes
     GV_SOURCE_SANITIZER = 1, // patches on the GPU
     GV_SOURCE_PARAMETERS = 2, // copy and set parameters
-    GV_SOURCE_SOFT = 3       // the software driver
+    GV_SOURCE_SOFT = 3,      // the software driver
+    // Of kernels whose accesses cannot all be seen (docs/opaque-nodes.md):
+    GV_SOURCE_TENSOR_MAP = 4, // one tensor that the kernel has a tensor map of
+    GV_SOURCE_COMPARED = 5,   // bytes compared before and after the node
+    GV_SOURCE_REACHED = 6     // allocations and variables that the kernel's parameters lead to
 };
 
+// A node may have several access records, one for each way in which its accesses became known: it touches nothing
+// outside their union, unless one is incomplete.
 enum gv_access_precision {
-    GV_PRECISION_EXACT = 0,
-    GV_PRECISION_EXTENT = 1,    // the node touches nothing outside these ranges, perhaps less
-    GV_PRECISION_INCOMPLETE = 2 // there may be accesses that are not listed
+    GV_PRECISION_EXACT = 0,     // these accesses happened
+    GV_PRECISION_EXTENT = 1,    // the node may touch any part of these ranges, or none
+    GV_PRECISION_INCOMPLETE = 2 // there may be accesses that no record lists
 };
 
 enum gv_function_flag {

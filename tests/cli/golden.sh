@@ -41,6 +41,7 @@ golden check-buckets-verbose.txt 1 check --verbose buckets.gravel
 golden check-buckets-files.txt 1 check rank.gravel buckets.gravel
 golden check-child.txt 1 check child.gravel
 golden check-ranges.txt 1 check --ranges 2 ranges.gravel
+golden check-extents.txt 1 check extents.gravel
 golden check-hostile.txt 1 check hostile.gravel
 golden check-no-graphs.txt 0 check no-graphs.gravel
 golden check-truncated.txt 0 check truncated.gravel
@@ -53,6 +54,7 @@ golden check-race.json 1 check --json race.gravel
 golden check-group.json 1 check --json group.gravel
 golden check-several.json 1 check --json several.gravel
 golden check-buckets.json 1 check --json buckets.gravel
+golden check-extents.json 1 check --json extents.gravel
 golden check-hostile.json 1 check --json hostile.gravel
 golden check-suppressed.json 0 check --json --suppress race.supp race.gravel
 for table in graphs nodes edges access allocations launches; do
@@ -64,6 +66,7 @@ golden show-incomplete-access.txt 0 show incomplete.gravel access --graph 1
 golden show-child-graphs.txt 0 show child.gravel graphs
 golden show-child-nodes.txt 0 show child.gravel nodes --graph 2
 golden show-ranges-access.txt 0 show ranges.gravel access
+golden show-extents-access.txt 0 show extents.gravel access
 golden show-nothing.txt 0 show no-graphs.gravel graphs
 golden show-truncated.txt 0 show truncated.gravel nodes
 

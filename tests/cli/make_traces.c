@@ -375,8 +375,31 @@ static void write_ranges(const char *path)
     uint8_t reads[128], writes[128], atomics[128];
     WRITE(access, .launch = 5, .graph = 1, .node = 0, .source = GV_SOURCE_SANITIZER,
           .reads = {reads, gv_ranges_encode(even, 6, reads)}, .atomics = {atomics, gv_ranges_encode(odd, 6, atomics)});
-    WRITE(access, .launch = 5, .graph = 1, .node = 1, .source = GV_SOURCE_SANITIZER, .precision = GV_PRECISION_EXTENT,
-          .reason = STRING_UNSEEN, .writes = {writes, gv_ranges_encode(&all, 1, writes)});
+    WRITE(access, .launch = 5, .graph = 1, .node = 1, .source = GV_SOURCE_COMPARED, .reason = STRING_UNSEEN,
+          .writes = {writes, gv_ranges_encode(&all, 1, writes)});
+    WRITE(armed, .launch = 5, .exec = 1, .graph = 1, .duration_ns = 90000);
+    end(5);
+}
+
+// Three unordered kernels: one writes a tensor that the second has a map of, and all of a pool that the third may use.
+static void write_extents(const char *path)
+{
+    begin(path, 812, "python serve.py");
+    definitions();
+    WRITE(graph, .id = 1, .origin = GV_GRAPH_CAPTURED, .nodes = 3, .stack = STACK_CAPTURE);
+    kernel(1, 0, FUNCTION_SCALE, STACK_COPY, 1);
+    kernel(1, 1, FUNCTION_TRITON, STACK_TOPK, 2);
+    kernel(1, 2, FUNCTION_TRITON, STACK_TOPK, 2);
+    launch(4, 1, 1);
+    gv_range tensor = {BUFFER, BUFFER + 0x200}, pool = {BUFFER, BUFFER + 0x4000};
+    uint8_t tensors[32], pools[32];
+    gv_bytes of_tensor = {tensors, gv_ranges_encode(&tensor, 1, tensors)};
+    gv_bytes of_pool = {pools, gv_ranges_encode(&pool, 1, pools)};
+    WRITE(access, .launch = 5, .graph = 1, .node = 0, .source = GV_SOURCE_SANITIZER, .writes = of_tensor);
+    WRITE(access, .launch = 5, .graph = 1, .node = 1, .source = GV_SOURCE_TENSOR_MAP, .precision = GV_PRECISION_EXTENT,
+          .reason = STRING_UNSEEN, .reads = of_tensor, .writes = of_tensor);
+    WRITE(access, .launch = 5, .graph = 1, .node = 2, .source = GV_SOURCE_REACHED, .precision = GV_PRECISION_EXTENT,
+          .reason = STRING_UNSEEN, .reads = of_pool, .writes = of_pool);
     WRITE(armed, .launch = 5, .exec = 1, .graph = 1, .duration_ns = 90000);
     end(5);
 }
@@ -456,6 +479,7 @@ int main(int argc, char **argv)
     write_buckets("buckets.gravel");
     write_child("child.gravel");
     write_ranges("ranges.gravel");
+    write_extents("extents.gravel");
     write_hostile("hostile.gravel");
     write_no_graphs("no-graphs.gravel");
     cut("race.gravel", "truncated.gravel", 20);

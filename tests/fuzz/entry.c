@@ -168,7 +168,7 @@ static void walk_armed(const gv_trace *trace)
         const gv_access *access = &trace->accesses[i];
         PROMISE(access->graph && access->graph < trace->graph_count);
         PROMISE(access->node < trace->graphs[access->graph].node_count);
-        PROMISE(access->source <= GV_SOURCE_SOFT && access->precision <= GV_PRECISION_INCOMPLETE);
+        PROMISE(access->source <= GV_SOURCE_REACHED && access->precision <= GV_PRECISION_INCOMPLETE);
         touch_optional(access->reason);
         walk_ranges(access->reads);
         walk_ranges(access->writes);
