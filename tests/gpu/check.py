@@ -16,6 +16,7 @@ import sysconfig
 import tempfile
 import time
 
+import truth
 from expectations import BENCH_BARS, PROGRAMS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -250,12 +251,35 @@ def run_program(session, program):
         if not spec or not session.wants(name):
             continue
         arguments = command + program.get("arguments", {}).get(variant, [variant])
-        check_wrong(session, name + ", native", session.run(arguments), spec["native"])
+        native = session.run(arguments)
+        check_wrong(session, name + ", native", native, spec["native"])
 
         trace = os.path.join(session.folder, "%s-%s.gravel" % (program["file"].replace(".py", ""), variant))
         recorded = session.run([session.gravel, "run", "-o", trace, "--arm", program.get("arm", "first"), "--"] + arguments)
         check_wrong(session, name + ", recorded", recorded, spec["recorded"])
+        if spec.get("overhead"):
+            check_overhead(session, name, arguments, native, recorded)
         check_report(session, name, trace, spec, source)
+
+
+def graph_times(outcome):
+    """(first, median) milliseconds of each graph that a program names with its times."""
+    found = re.findall(r"^(.+): first ([\d.]+) ms, median ([\d.]+) ms a replay", outcome.output, re.MULTILINE)
+    return {graph: (float(first), float(median)) for graph, first, median in found}
+
+
+def check_overhead(session, name, arguments, native, recorded):
+    """Each graph's armed replay against memcheck's replay of the same graph."""
+    sanitizer = find_sanitizer()
+    watched = graph_times(session.run([sanitizer, "--tool", "memcheck"] + arguments + ["2"], limit=200)) if sanitizer else {}
+    plain, armed = graph_times(native), graph_times(recorded)
+    for graph in plain:
+        seen = "%.2f ms (%.1fx native)" % (armed[graph][0], armed[graph][0] / plain[graph][1]) if graph in armed else "no time"
+        if graph in watched:
+            seen += "; memcheck %.2f ms (%.1fx)" % (watched[graph][1], watched[graph][1] / plain[graph][1])
+        both = graph in armed and graph in watched
+        session.row("%s, armed replay of %s" % (name, graph), "no slower than memcheck", seen,
+                    armed[graph][0] <= watched[graph][1] if both else None)
 
 
 def check_report(session, name, trace, spec, source):
@@ -342,6 +366,37 @@ def run_bench(session):
                 (seen, memcheck[1], memcheck[1] / native), armed <= memcheck[1])
 
 
+# ---- Ground truth -----------------------------------------------------------------------------------------------
+
+def run_truth(session):
+    """Operations whose access sets follow from their shapes (access_truth.py): one row each."""
+    if not session.wants("access_truth"):
+        return
+    trace = os.path.join(session.folder, "access_truth.gravel")
+    recorded = session.run([session.gravel, "run", "-o", trace, "--arm", "first", "--", sys.executable,
+                            os.path.join(HERE, "access_truth.py")], limit=240)
+    shown = session.run([session.gravel, "show", trace, "access", "--json"])
+    cases, refused = truth.parse(recorded.output)
+    try:
+        rows = json.loads(shown.output)["rows"]
+    except (ValueError, KeyError):
+        session.row("access_truth", "access sets", "%s; %s" % (recorded.brief(), shown.brief()),
+                    None if recorded.was_not_started() else False)
+        return
+    session.keep(trace)
+    graphs = sorted({row["graph"] for row in rows})
+    complete = recorded.code == 0 and len(graphs) == len(cases)
+    session.row("access_truth", "every case in a graph of its own, at least 30",
+                "%d cases, %d graphs, %d refused by PyTorch%s" % (len(cases), len(graphs), len(refused),
+                                                                  "".join("; " + text[:90] for text in refused)),
+                complete and len(cases) >= 30)
+    if not complete:
+        return
+    for case, graph in zip(cases, graphs):
+        complaint, words = truth.compare(case, [row for row in rows if row["graph"] == graph])
+        session.row("access_truth, " + case["name"], "the bytes of its shapes", complaint or words, complaint is None)
+
+
 # ---- The rest ---------------------------------------------------------------------------------------------------
 
 def run_doctor(session):
@@ -382,6 +437,7 @@ def main():
         run_doctor(session)
         for program in PROGRAMS:
             run_program(session, program)
+        run_truth(session)
         run_twins(session)
         run_bench(session)
     finally:

@@ -3,7 +3,7 @@
 `native` and `recorded`: least and most wrong replays (None: all), natively and under `gravel run`. `races`: the pairs,
 each with two sides (part of the kernel's name, LAUNCH marker of its launch in the source, access: R, W, RW, A, or None
 for any) and the bytes both touch; `graphs`: findings, one a graph snapshot. `incomplete`: kind and a text that must be
-said; absent: the graph must be called complete.
+said; absent: the graph must be called complete. `overhead`: each graph's armed replay is held against memcheck's.
 """
 
 SOME, NONE = (1, None), (0, 0)
@@ -33,6 +33,9 @@ RACE = {
 TRITON_BYTES = (1 << 20) * 4
 CHILD_BYTES = 48 * 4 * 64
 DEEP_BYTES = 4096 * 4
+TMA_BYTES = 1024 * 2048 * 2
+RIGHT = {"native": NONE, "recorded": NONE}
+MODEL = dict(RIGHT, overhead=True)
 
 PROGRAMS = [
     dict(RACE, name="race (static cudart)", file="race_static", source="race.cu"),
@@ -123,6 +126,42 @@ PROGRAMS = [
         },
         "clean": {"native": NONE, "recorded": NONE},
     },
+    {
+        "name": "tma_race output",
+        "file": "tma_race.py",
+        "arguments": {"buggy": ["buggy", "output"], "clean": ["clean", "output"]},
+        "buggy": {
+            "native": SOME,
+            "recorded": (0, None),
+            "races": {
+                "words": "1 finding, 1 pair of 4194304 bytes",
+                "pairs": [pair(("nvjet", "multiply", "W"), ("MulFunctor", "read_output", "R"), TMA_BYTES)],
+            },
+        },
+        "clean": {"native": NONE, "recorded": NONE},
+    },
+    {
+        "name": "tma_race input",
+        "file": "tma_race.py",
+        "arguments": {"buggy": ["buggy", "input"], "clean": ["clean", "input"]},
+        "buggy": {
+            "native": SOME,
+            "recorded": (0, None),
+            "races": {
+                "words": "1 finding, 1 pair of 4194304 bytes",
+                "pairs": [pair(("nvjet", "multiply", "R"), ("MulFunctor", "update_input", None), TMA_BYTES)],
+            },
+        },
+        "clean": {"native": NONE, "recorded": NONE},
+    },
+    # Correct programs with graphs of their own making: nothing to report, and nothing left unseen.
+    {"name": "torch_decode llama", "file": "torch_decode.py", "arguments": {"clean": ["llama"]}, "clean": MODEL},
+    {"name": "torch_decode moe", "file": "torch_decode.py", "arguments": {"clean": ["moe"]}, "clean": MODEL},
+    {"name": "torch_decode hybrid", "file": "torch_decode.py", "arguments": {"clean": ["hybrid"]}, "clean": MODEL},
+    {"name": "torch_fp8", "file": "torch_fp8.py", "arguments": {"clean": []}, "clean": RIGHT},
+    {"name": "torch_compiled train", "file": "torch_compiled.py", "arguments": {"clean": ["train"]}, "clean": RIGHT},
+    {"name": "torch_compiled decode", "file": "torch_compiled.py", "arguments": {"clean": ["decode"]}, "clean": RIGHT},
+    {"name": "jax_buffers", "file": "jax_buffers.py", "arguments": {"clean": []}, "arm": "all", "clean": RIGHT},
 ]
 
 # A replay's time over the native one, at most: traced and never armed; after an armed replay.

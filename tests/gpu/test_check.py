@@ -7,6 +7,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import check  # noqa: E402
+import truth  # noqa: E402
 from expectations import PROGRAMS  # noqa: E402
 
 RACE = next(program for program in PROGRAMS if program["file"] == "race_static")["buggy"]["races"]
@@ -96,10 +97,55 @@ class Expectations(unittest.TestCase):
         for program in PROGRAMS:
             source = program.get("source", program["file"])
             lines = check.marker_lines(source)
-            for pair in program["buggy"].get("races", {}).get("pairs", []):
+            for pair in program.get("buggy", {}).get("races", {}).get("pairs", []):
                 for kernel, marker, _ in pair["sides"]:
                     self.assertIn(marker, lines, source)
                     self.assertTrue(kernel)
+
+
+class Truth(unittest.TestCase):
+    """An operation that reads 64 bytes at 0x1000 and writes 32 at 0x2010, in storages of 256 bytes."""
+
+    CASE = {"name": "copy", "tensors": [
+        {"name": "a", "storage": [0xfc0, 0x10c0], "reads": [[0x1000, 0x1040]], "writes": []},
+        {"name": "out", "storage": [0x2000, 0x2100], "reads": [], "writes": [[0x2010, 0x2020], [0x2020, 0x2030]]}]}
+
+    def rows(self, reads="0x1000 0x1040", writes="0x2010 0x2030", precision="exact", atomics=""):
+        def row(kind, text):
+            return {"access": kind, "precision": precision, "name": "kernel", "reason": "TMA",
+                    "ranges": [pair.split() for pair in text.split(",")] if text else []}
+        return [row("reads", reads), row("writes", writes), row("atomics", atomics)]
+
+    def complaint(self, **changes):
+        return truth.compare(self.CASE, self.rows(**changes))[0]
+
+    def test_the_right_sets_pass(self):
+        self.assertIsNone(self.complaint())
+        self.assertIsNone(self.complaint(reads="0x1000 0x1020,0x1020 0x1040,0x500000 0x500010"))
+        self.assertIsNone(self.complaint(writes="0x2010 0x2018", atomics="0x2018 0x2030"))
+        self.assertIsNone(self.complaint(reads="0xfe0 0x1040", precision="extent"))
+
+    def test_each_wrong_thing_is_seen(self):
+        for name, changes in {
+            "a byte too little read": {"reads": "0x1000 0x103f"},
+            "a byte too much read": {"reads": "0xfff 0x1040"},
+            "an extent too small": {"reads": "0x1000 0x103f", "precision": "extent"},
+            "a byte too little written": {"writes": "0x2011 0x2030"},
+            "a byte too much written": {"writes": "0x2010 0x2031"},
+            "more written than known for sure": {"writes": "0x2010 0x2031", "precision": "extent"},
+            "input written": {"writes": "0x2010 0x2030,0x1000 0x1001"},
+            "input changed atomically": {"atomics": "0x1000 0x1004"},
+            "output's surroundings read": {"reads": "0x1000 0x1040,0x2000 0x2004"},
+            "incomplete": {"precision": "incomplete"},
+        }.items():
+            with self.subTest(name):
+                self.assertIsNotNone(self.complaint(**changes))
+        self.assertIsNotNone(truth.compare(self.CASE, [])[0])
+
+    def test_lines(self):
+        cases, refused = truth.parse('case {"name": "x", "tensors": []}\nrefused y: no kernel\nother\n')
+        self.assertEqual([case["name"] for case in cases], ["x"])
+        self.assertEqual(refused, ["y: no kernel"])
 
 
 class Output(unittest.TestCase):
@@ -111,6 +157,10 @@ class Output(unittest.TestCase):
         line = "first 12.5000 ms, median 0.7000 ms a replay over 99 replays\n"
         self.assertEqual(check.bench_times(check.Outcome(0, line, "", 1)), (12.5, 0.7))
         self.assertIsNone(check.bench_times(check.Outcome(1, line, "", 1)))
+
+    def test_graph_lines(self):
+        lines = "batch 8: first 12.5 ms, median 0.7 ms a replay\nbatch 1: first 9 ms, median 0.5 ms a replay\n"
+        self.assertEqual(check.graph_times(check.Outcome(0, lines, "", 1)), {"batch 8": (12.5, 0.7), "batch 1": (9, 0.5)})
 
 
 if __name__ == "__main__":
