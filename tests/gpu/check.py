@@ -36,13 +36,18 @@ def has_gpu():
     return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
 
 
-def environment():
-    """The environment of the programs: with libcudart.so.13 in reach, wherever this machine has it."""
+def library_folders():
+    """Where this machine may keep CUDA's libraries: toolkits first, then Python packages."""
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     folders = [home + sub for home in homes if home for sub in ("/lib64", "/lib", "/targets/x86_64-linux/lib")]
     for packages in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *sys.path}:
         folders += glob.glob("%s/nvidia/*/lib" % packages)
-    folders = [folder for folder in folders if os.path.exists(folder + "/libcudart.so.13")]
+    return folders
+
+
+def environment():
+    """The environment of the programs: with libcudart.so.13 in reach, wherever this machine has it."""
+    folders = [folder for folder in library_folders() if os.path.exists(folder + "/libcudart.so.13")]
     path = ":".join(folders[:1] + [os.environ.get("LD_LIBRARY_PATH", "")]).strip(":")
     # A stalled node is waited for this long; spin_flag.cu waits longer before it gives up.
     return dict(os.environ, LD_LIBRARY_PATH=path, GRAVEL_STALL_SECONDS="2", PYTHONDONTWRITEBYTECODE="1")
@@ -240,7 +245,20 @@ def check_wrong(session, name, outcome, bounds):
     session.row(name, expected, "wrong %d of %d replays" % wrong, low <= wrong[0] <= (wrong[1] if high is None else high))
 
 
+def variables(program):
+    """`env` and the variables that a program wants, among them the way to a library that not every program may see."""
+    wanted = dict(program.get("environment", {}))
+    if program.get("library"):
+        folders = [folder for folder in library_folders() if os.path.exists(os.path.join(folder, program["library"]))]
+        wanted["LD_LIBRARY_PATH"] = ":".join(folders[:1] + [environment()["LD_LIBRARY_PATH"]])
+    return ["env"] + ["%s=%s" % item for item in wanted.items()] if wanted else []
+
+
 def run_program(session, program):
+    if program.get("optional") and not os.path.exists(os.path.join(session.build, "gpu", program["file"])):
+        if session.wants(program["name"]):
+            session.row(program["name"], "built by " + program["optional"], "not built", None)
+        return
     if program["file"].endswith(".py"):
         command, source = [sys.executable, os.path.join(HERE, program["file"])], program["file"]
     else:
@@ -251,6 +269,7 @@ def run_program(session, program):
         if not spec or not session.wants(name):
             continue
         arguments = command + program.get("arguments", {}).get(variant, [variant])
+        arguments = variables(program) + arguments
         native = session.run(arguments)
         check_wrong(session, name + ", native", native, spec["native"])
 
@@ -260,6 +279,8 @@ def run_program(session, program):
         if spec.get("overhead"):
             check_overhead(session, name, arguments, native, recorded)
         check_report(session, name, trace, spec, source)
+        if spec.get("trace"):
+            check_size(session, name, trace, *spec["trace"])
 
 
 def graph_times(outcome):
@@ -280,6 +301,17 @@ def check_overhead(session, name, arguments, native, recorded):
         both = graph in armed and graph in watched
         session.row("%s, armed replay of %s" % (name, graph), "no slower than memcheck", seen,
                     armed[graph][0] <= watched[graph][1] if both else None)
+
+
+def check_size(session, name, trace, least_nodes, most_bytes):
+    shown = session.run([session.gravel, "show", trace, "graphs", "--json"])
+    try:
+        nodes = max(row["nodes"] for row in json.loads(shown.output)["rows"])
+    except (ValueError, KeyError):
+        nodes = 0
+    size = os.path.getsize(trace) if os.path.exists(trace) else 0
+    session.row(name + ", trace", "%d nodes or more in at most %d bytes" % (least_nodes, most_bytes),
+                "%d nodes, %d bytes" % (nodes, size), nodes >= least_nodes and 0 < size <= most_bytes)
 
 
 def check_report(session, name, trace, spec, source):

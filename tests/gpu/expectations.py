@@ -4,6 +4,7 @@
 each with two sides (part of the kernel's name, LAUNCH marker of its launch in the source, access: R, W, RW, A, or None
 for any) and the bytes both touch; `graphs`: findings, one a graph snapshot. `incomplete`: kind and a text that must be
 said; absent: the graph must be called complete. `overhead`: each graph's armed replay is held against memcheck's.
+`trace`: the graph has at least so many nodes, and the trace with one armed replay at most so many bytes.
 """
 
 SOME, NONE = (1, None), (0, 0)
@@ -158,9 +159,16 @@ PROGRAMS = [
     {"name": "torch_decode llama", "file": "torch_decode.py", "arguments": {"clean": ["llama"]}, "clean": MODEL},
     {"name": "torch_decode moe", "file": "torch_decode.py", "arguments": {"clean": ["moe"]}, "clean": MODEL},
     {"name": "torch_decode hybrid", "file": "torch_decode.py", "arguments": {"clean": ["hybrid"]}, "clean": MODEL},
+    {"name": "torch_decode deep", "file": "torch_decode.py", "arguments": {"clean": ["deep"]},
+     "clean": dict(RIGHT, trace=(1000, 1 << 20))},
     {"name": "torch_fp8", "file": "torch_fp8.py", "arguments": {"clean": []}, "clean": RIGHT},
     {"name": "torch_compiled train", "file": "torch_compiled.py", "arguments": {"clean": ["train"]}, "clean": RIGHT},
     {"name": "torch_compiled decode", "file": "torch_compiled.py", "arguments": {"clean": ["decode"]}, "clean": RIGHT},
+    {"name": "ggml_decode", "file": "ggml_decode", "source": "ggml/decode.c", "optional": "tests/gpu/ggml/build.sh",
+     "library": "libcublas.so.13", "arguments": {"clean": []}, "clean": RIGHT},
+    {"name": "ggml_decode, concurrent streams", "file": "ggml_decode", "source": "ggml/decode.c",
+     "optional": "tests/gpu/ggml/build.sh", "library": "libcublas.so.13", "environment": {"GGML_CUDA_GRAPH_OPT": "1"}, "arguments": {"clean": []},
+     "clean": RIGHT},
     {"name": "jax_buffers", "file": "jax_buffers.py", "arguments": {"clean": []}, "arm": "all", "clean": RIGHT},
 ]
 

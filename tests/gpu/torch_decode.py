@@ -1,8 +1,8 @@
 """The decode step of a language model from the transformers package, random weights, static cache, bf16: one graph for
 each batch size, captured largest first into one memory pool, as inference engines do.
 
-usage: torch_decode.py MODEL [REPLAYS]. MODEL is llama, moe (Qwen3-MoE) or hybrid (Qwen3-Next: linear attention and full
-attention layers, mixture of experts). Compares each replay's logits with the eager step from the same state.
+usage: torch_decode.py MODEL [REPLAYS]. MODEL is llama, deep (a Llama whose graph has over 1,000 nodes, one batch size),
+moe (Qwen3-MoE) or hybrid (Qwen3-Next: linear attention and full attention layers, mixture of experts). Compares each replay's logits with the eager step from the same state.
 """
 
 import statistics
@@ -19,8 +19,12 @@ SHAPE = {"vocab_size": 4096, "max_position_embeddings": 512, "hidden_size": 1024
 EXPERTS = {"moe_intermediate_size": 512, "num_experts": 16, "num_experts_per_tok": 4, "head_dim": 64}
 
 
-def llama():
-    return LlamaForCausalLM._from_config(LlamaConfig(**SHAPE, intermediate_size=2816, num_hidden_layers=4))
+def llama(layers=4):
+    return LlamaForCausalLM._from_config(LlamaConfig(**SHAPE, intermediate_size=2816, num_hidden_layers=layers))
+
+
+def deep():
+    return llama(20)
 
 
 def moe():
@@ -35,9 +39,11 @@ def hybrid():
     return Qwen3NextForCausalLM._from_config(config, experts_implementation="batched_mm")
 
 
-MODELS = {"llama": llama, "moe": moe, "hybrid": hybrid}
+MODELS = {"llama": llama, "deep": deep, "moe": moe, "hybrid": hybrid}
 if len(sys.argv) < 2 or sys.argv[1] not in MODELS:
     sys.exit(__doc__)
+if sys.argv[1] == "deep":
+    BUCKETS = BUCKETS[-1:]
 REPLAYS = int(sys.argv[2]) if len(sys.argv) > 2 else 3
 torch.manual_seed(0)
 with torch.device("cuda"):
