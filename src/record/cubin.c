@@ -11,19 +11,26 @@
 // sm_120a, where they are the same (docs/recorder.md).
 enum { OPCODE_BYTES = 16, OPERATION_MASK = 0x1ff };
 
-static unsigned flags_of(unsigned operation)
+// `second` is the instruction's upper half.
+static unsigned flags_of(unsigned operation, uint64_t second)
 {
     switch (operation) {
     case 0x1b4: // UTMALDG: tensor copy, global to shared
+        return GV_FUNCTION_TENSOR_COPY | GV_FUNCTION_TENSOR_LOAD;
     case 0x1b5: // UTMASTG: shared to global
+        return GV_FUNCTION_TENSOR_COPY | GV_FUNCTION_TENSOR_STORE;
     case 0x1b6: // UTMAREDG: reduction into global
-        return GV_FUNCTION_TENSOR_COPY;
+        return GV_FUNCTION_TENSOR_COPY | GV_FUNCTION_TENSOR_REDUCE;
+    case 0x1b9: // UTMACCTL: bit 82 is set when it prefetches a map, and not when it drops one that was changed
+        return second >> 18 & 1 ? 0 : GV_FUNCTION_TENSOR_REPLACE;
     case 0x1a5: // LDGMC: multimem load and reduce
         return GV_FUNCTION_MULTIMEM;
     default: break;
     }
-    // TEX, TLD, TLD4, TXD, TMML, TXQ and the surface loads, stores and reductions.
-    if ((operation >= 0x160 && operation <= 0x16f) || (operation >= 0x198 && operation <= 0x19f))
+    if (operation >= 0x19c && operation <= 0x19f) // SUST, SURED
+        return GV_FUNCTION_SURFACE_STORE;
+    // TEX, TLD, TLD4, TXD, TMML, TXQ, SULD.
+    if ((operation >= 0x160 && operation <= 0x16f) || (operation >= 0x198 && operation <= 0x19b))
         return GV_FUNCTION_TEXTURE;
     return 0;
 }
@@ -31,8 +38,11 @@ static unsigned flags_of(unsigned operation)
 static unsigned scan_code(const unsigned char *code, size_t size)
 {
     unsigned flags = 0;
-    for (size_t at = 0; at + OPCODE_BYTES <= size; at += OPCODE_BYTES)
-        flags |= flags_of((code[at] | (unsigned)code[at + 1] << 8) & OPERATION_MASK);
+    for (size_t at = 0; at + OPCODE_BYTES <= size; at += OPCODE_BYTES) {
+        uint64_t second;
+        memcpy(&second, code + at + 8, sizeof second);
+        flags |= flags_of((code[at] | (unsigned)code[at + 1] << 8) & OPERATION_MASK, second);
+    }
     return flags;
 }
 
@@ -59,21 +69,39 @@ static bool launches_from_device(const view *image, const Elf64_Shdr *strings)
     return text && (memmem(text, strings->sh_size, "CDP2", 4) || memmem(text, strings->sh_size, "cudaGraphLaunch", 15));
 }
 
+// A kernel that allocates memory calls the device runtime's malloc, by name.
+static bool allocates_on_device(const view *image, const Elf64_Shdr *strings)
+{
+    const char *text = at(image, strings->sh_offset, strings->sh_size);
+    return text && memmem(text, strings->sh_size, "\0malloc", 8);
+}
+
+// The section headers, or NULL when this is no cubin.
+static const Elf64_Shdr *sections_of(const view *file, const Elf64_Ehdr **header)
+{
+    const Elf64_Ehdr *top = at(file, 0, sizeof *top);
+    if (!top || memcmp(top->e_ident, ELFMAG, SELFMAG) != 0 || top->e_ident[EI_CLASS] != ELFCLASS64 ||
+        top->e_machine != EM_CUDA || top->e_shentsize != sizeof(Elf64_Shdr))
+        return NULL;
+    const Elf64_Shdr *sections = at(file, top->e_shoff, (uint64_t)top->e_shnum * sizeof(Elf64_Shdr));
+    *header = top;
+    return top->e_shstrndx < top->e_shnum ? sections : NULL;
+}
+
 bool gv_cubin_scan(const void *image, size_t size, void (*found)(const char *name, unsigned flags, void *user),
                    void *user)
 {
     view file = {image, size};
-    const Elf64_Ehdr *header = at(&file, 0, sizeof *header);
-    if (!header || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
-        header->e_machine != EM_CUDA || header->e_shentsize != sizeof(Elf64_Shdr))
-        return false;
-    const Elf64_Shdr *sections = at(&file, header->e_shoff, (uint64_t)header->e_shnum * sizeof(Elf64_Shdr));
-    if (!sections || header->e_shstrndx >= header->e_shnum)
+    const Elf64_Ehdr *header = NULL;
+    const Elf64_Shdr *sections = sections_of(&file, &header);
+    if (!sections)
         return false;
     const Elf64_Shdr *names = &sections[header->e_shstrndx];
     for (unsigned i = 0; i < header->e_shnum; i++) {
         if (sections[i].sh_type == SHT_STRTAB && launches_from_device(&file, &sections[i]))
             found(NULL, GV_FUNCTION_DEVICE_LAUNCH, user);
+        if (sections[i].sh_type == SHT_STRTAB && allocates_on_device(&file, &sections[i]))
+            found(NULL, GV_FUNCTION_DEVICE_HEAP, user);
         const char *name = text_at(&file, names, sections[i].sh_name);
         // Bank 3 holds the module's __constant__ variables; bank 0 the parameters, the others the compiler's own.
         if (name && strcmp(name, ".nv.constant3") == 0)
@@ -93,6 +121,44 @@ bool gv_cubin_scan(const void *image, size_t size, void (*found)(const char *nam
             kernel = other && strncmp(other, ".nv.constant0.", 14) == 0 && strcmp(other + 14, name + 6) == 0;
         }
         found(kernel ? name + 6 : NULL, flags, user);
+    }
+    return true;
+}
+
+// Is this section one of variables that a program can name: __device__, __managed__ and __constant__ ones?
+static bool holds_variables(const char *section)
+{
+    return section && (strncmp(section, ".nv.global", 10) == 0 || strcmp(section, ".nv.constant3") == 0);
+}
+
+bool gv_cubin_variables(const void *image, size_t size, void (*found)(const char *name, void *user), void *user)
+{
+    view file = {image, size};
+    const Elf64_Ehdr *header = NULL;
+    const Elf64_Shdr *sections = sections_of(&file, &header);
+    if (!sections)
+        return false;
+    const Elf64_Shdr *names = &sections[header->e_shstrndx];
+    for (unsigned i = 0; i < header->e_shnum; i++) {
+        if (sections[i].sh_type != SHT_SYMTAB)
+            continue;
+        size_t count = sections[i].sh_size / sizeof(Elf64_Sym);
+        const Elf64_Sym *symbols = at(&file, sections[i].sh_offset, count * sizeof(Elf64_Sym));
+        if (!symbols || sections[i].sh_link >= header->e_shnum)
+            return false;
+        for (size_t s = 0; s < count; s++) {
+            Elf64_Sym symbol;
+            memcpy(&symbol, (const char *)symbols + s * sizeof symbol, sizeof symbol);
+            if (ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT || symbol.st_shndx >= header->e_shnum ||
+                !holds_variables(text_at(&file, names, sections[symbol.st_shndx].sh_name)))
+                continue;
+            const char *name = text_at(&file, &sections[sections[i].sh_link], symbol.st_name);
+            if (!name)
+                return false;
+            // "$str", "$str1", "__unnamed_1": literals.
+            if (*name && *name != '$' && strncmp(name, "__unnamed_", 10) != 0)
+                found(name, user);
+        }
     }
     return true;
 }

@@ -11,4 +11,8 @@
 bool gv_cubin_scan(const void *image, size_t size, void (*found)(const char *name, unsigned flags, void *user),
                    void *user);
 
+// Calls `found` with the name of each variable of the module in global or constant memory. Character strings that the
+// compiler put there are left out: they hold no address. Returns false when `image` is not a cubin this code can read.
+bool gv_cubin_variables(const void *image, size_t size, void (*found)(const char *name, void *user), void *user);
+
 #endif

@@ -112,7 +112,7 @@ static const char *blind_spot(gv_replay *run, CUfunction function, const CUDA_KE
 {
     if (flags & GV_FUNCTION_TENSOR_COPY)
         return "it moves data by TMA tensor copies, which this Sanitizer release does not report";
-    if (flags & GV_FUNCTION_TEXTURE)
+    if (flags & (GV_FUNCTION_TEXTURE | GV_FUNCTION_SURFACE_STORE))
         return "it reads or writes through textures or surfaces, which the Sanitizer does not report";
     if (flags & GV_FUNCTION_DEVICE_LAUNCH)
         return "it may launch work from the device, whose accesses are not recorded";

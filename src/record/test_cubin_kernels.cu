@@ -42,6 +42,16 @@ extern "C" __global__ void tensor_reduce(const __grid_constant__ CUtensorMap map
                  : "memory");
 }
 
+extern "C" __global__ void tensor_prefetch(const __grid_constant__ CUtensorMap map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+extern "C" __global__ void tensor_replace(void *map)
+{
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
+}
+
 extern "C" __global__ void texture(cudaTextureObject_t object, float *out)
 {
     out[0] = tex2D<float>(object, 0.5f, 0.5f);

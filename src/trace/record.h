@@ -353,12 +353,18 @@ enum gv_access_precision {
 };
 
 enum gv_function_flag {
-    GV_FUNCTION_TENSOR_COPY = 1u << 0, // its machine code has TMA tensor copies
-    GV_FUNCTION_TEXTURE = 1u << 1,     // texture or surface accesses
-    GV_FUNCTION_MULTIMEM = 1u << 2,    // multimem loads, stores or reductions
-    GV_FUNCTION_UNSCANNED = 1u << 3,   // its machine code could not be looked at
-    GV_FUNCTION_DEVICE_LAUNCH = 1u << 4, // it may launch kernels or graphs from the device
-    GV_FUNCTION_CONSTANT = 1u << 5 // its module has __constant__ variables, and reads of them are not reported
+    GV_FUNCTION_TENSOR_COPY = 1u << 0,    // its machine code has TMA tensor copies (below: of which kinds)
+    GV_FUNCTION_TEXTURE = 1u << 1,        // texture accesses, surface loads
+    GV_FUNCTION_MULTIMEM = 1u << 2,       // multimem loads, stores or reductions
+    GV_FUNCTION_UNSCANNED = 1u << 3,      // its machine code could not be looked at
+    GV_FUNCTION_DEVICE_LAUNCH = 1u << 4,  // it may launch kernels or graphs from the device
+    GV_FUNCTION_CONSTANT = 1u << 5,       // its module has __constant__ variables, and reads of them are not reported
+    GV_FUNCTION_TENSOR_LOAD = 1u << 6,    // tensor copies that read global memory
+    GV_FUNCTION_TENSOR_STORE = 1u << 7,   // tensor copies that write global memory
+    GV_FUNCTION_TENSOR_REDUCE = 1u << 8,  // tensor copies that update global memory atomically
+    GV_FUNCTION_TENSOR_REPLACE = 1u << 9, // it uses tensor maps that are changed while it runs
+    GV_FUNCTION_SURFACE_STORE = 1u << 10, // surface stores and reductions
+    GV_FUNCTION_DEVICE_HEAP = 1u << 11    // its module allocates memory from the device (malloc in a kernel)
 };
 
 enum gv_note_severity { GV_NOTE_INFO = 0, GV_NOTE_INCOMPLETE = 1, GV_NOTE_FAILURE = 2 };
