@@ -189,7 +189,7 @@ static int all_pairs(const char *path)
         return complain(&error);
     const gv_graph *graph = &trace->graphs[1];
     gv_graph_order *order;
-    if (gv_graph_order_build(graph->node_count, graph->edges, graph->edge_count, &order, &error))
+    if (gv_graph_order_build(graph->node_count, graph->edges, graph->edge_count, NULL, &order, &error))
         return complain(&error);
     double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
     node_sets *sets = gv_calloc(graph->node_count, sizeof *sets);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "detect/finding.h"
+#include "order/graph_order.h"
 
 typedef gv_status (*gv_detector_run)(const gv_trace *trace, gv_findings *findings, gv_error *error);
 
@@ -27,16 +28,18 @@ gv_status gv_detect_race(const gv_trace *trace, gv_findings *findings, gv_error 
 gv_status gv_detect_incomplete(const gv_trace *trace, gv_findings *findings, gv_error *error);
 
 // The race detector on one graph, for benchmarks and tests that build their own input. `reads`, `writes` and
-// `atomics` have one set a node; any may be NULL. The reads and
-// writes of a node of precision extent are taken to be tensors that it has maps of.
-// `undecided` receives the pairs that are neither races nor none (how many and one example, the first by the order of
-// making); it may be NULL. At most 2^20 racing pairs are kept, and the counts of undecided ones stand still at 2^14.
-// Free the groups with gv_race_groups_free; they come by bytes, falling.
+// `atomics` have one set a node; any may be NULL. The reads and writes of a node of precision extent are taken to be
+// tensors that it has maps of. The early sets are what is accessed before the grid-dependency wait; they count for
+// nodes whose dependency says so. `undecided` receives the pairs that are neither races nor none (how many and one
+// example, the first by the order of making); it may be NULL. At most 2^20 racing pairs are kept, and the counts of
+// undecided ones stand still at 2^14. Free the groups with gv_race_groups_free; they come by bytes, falling.
 typedef struct gv_race_input {
     size_t node_count;
     const gv_edge *edges;
     size_t edge_count;
     const gv_range_set *reads, *writes, *atomics;
+    const gv_range_set *early_reads, *early_writes, *early_atomics;
+    const gv_grid_dependency *dependencies;    // NULL: nothing was observed
     const enum gv_access_precision *precision; // NULL: all exact
     const uint64_t *made;                      // order in which the nodes were made; NULL: by index
 } gv_race_input;
@@ -52,6 +55,7 @@ typedef struct gv_race_group {
     gv_race_pair *pairs;
     size_t pair_count;
     uint32_t edge_from, edge_to;
+    bool path; // as in a finding
 } gv_race_group;
 
 gv_status gv_race_find(const gv_race_input *input, gv_race_group **groups, size_t *group_count,

@@ -32,15 +32,25 @@ static inline bool gv_incomplete_is_about_pairs(enum gv_incomplete_kind kind)
     return kind == GV_INCOMPLETE_PROGRAMMATIC || kind == GV_INCOMPLETE_OVERLAP;
 }
 
+// How the accesses of a side stand to the node's grid-dependency wait.
+enum gv_side_wait {
+    GV_SIDE_PLAIN,       // after it, or the node has no need of one
+    GV_SIDE_BEFORE_WAIT, // those before the wait alone conflict
+    GV_SIDE_NO_WAIT,     // the node stands behind programmatic edges and does not wait
+};
+
 // One side of a race.
 typedef struct gv_side {
     uint64_t graph;             // snapshot the node lies in: the finding's, or a child graph's; 0 from gv_race_find
     uint32_t node;              // index in that snapshot
     bool writes, reads, atomic; // what it does on the conflicting bytes: plain writes, plain reads, atomic updates
     enum gv_access_precision precision;
+    enum gv_side_wait wait;
+    uint32_t point; // where it stands in the order of its graph; of no use outside src/detect
 } gv_side;
 
-// Two nodes that touch the same bytes without order between them. `first` was made first (node.order, else index).
+// Two nodes that touch the same bytes without order between them. `first` was made first (node.order, else index), or
+// is in front of the other on a path of edges that do not order the two.
 typedef struct gv_race_pair {
     gv_side first, second;
     enum gv_finding_id id; // by what the two do: first writes and second reads is RAW, and so on; when several
@@ -62,7 +72,8 @@ typedef struct gv_finding {
     gv_race_pair *pairs; // pairs[0] is the one nearest the missing edge; then by bytes, falling
     size_t pair_count;
     uint32_t edge_from, edge_to; // nodes of `graph`; also the example of undecided pairs
-    uint64_t allocation;         // id of the allocation the leading pair's first range lies in; 0: none known
+    bool path; // edges lead from edge_from to edge_to all the same, but kernels on the way do not wait in time
+    uint64_t allocation; // id of the allocation the leading pair's first range lies in; 0: none known
     // incompletenesses
     enum gv_incomplete_kind incomplete;
     uint64_t node;   // index + 1; 0: the graph as a whole

@@ -25,7 +25,21 @@ static size_t add_streams(gv_race_stream *streams, size_t count, const gv_race_i
         gv_range_set_settle(&sets[n]);
         if (sets[n].count)
             streams[count++] = (gv_race_stream){
-                .node = n, .kind = extent ? extent_kind : kind, .ranges = sets[n].ranges, .count = sets[n].count};
+                .point = n, .kind = extent ? extent_kind : kind, .ranges = sets[n].ranges, .count = sets[n].count};
+    }
+    return count;
+}
+
+// As add_streams, of what is accessed before the wait.
+static size_t add_early_streams(gv_race_stream *streams, size_t count, const gv_graph_order *order, size_t nodes,
+                                const gv_range_set *sets, uint8_t kind)
+{
+    for (uint32_t n = 0; sets && n < nodes; n++) {
+        uint32_t point = gv_graph_order_early(order, n);
+        gv_range_set_settle(&sets[n]);
+        if (sets[n].count && point != n)
+            streams[count++] =
+                (gv_race_stream){.point = point, .kind = kind, .ranges = sets[n].ranges, .count = sets[n].count};
     }
     return count;
 }
@@ -36,18 +50,25 @@ gv_status gv_race_find(const gv_race_input *input, gv_race_group **groups, size_
     *groups = NULL;
     *group_count = 0;
     gv_graph_order *order;
-    gv_status status = gv_graph_order_build(input->node_count, input->edges, input->edge_count, &order, error);
+    gv_status status =
+        gv_graph_order_build(input->node_count, input->edges, input->edge_count, input->dependencies, &order, error);
     if (status)
         return status;
-    gv_race_subject subject = {
-        .order = order, .node_count = input->node_count, .made = input->made, .precision = input->precision};
+    gv_race_subject subject = {.order = order,
+                               .node_count = input->node_count,
+                               .dependencies = input->dependencies,
+                               .made = input->made,
+                               .precision = input->precision};
     gv_race_pair_list pairs = {0};
     gv_race_undecided ignored;
-    gv_race_stream *streams = gv_calloc(input->node_count, 3 * sizeof *streams);
+    gv_race_stream *streams = gv_calloc(input->node_count, 6 * sizeof *streams);
     if (streams) {
         size_t count = add_streams(streams, 0, input, input->reads, GV_RACE_READ, GV_RACE_TIGHT_READ);
         count = add_streams(streams, count, input, input->writes, GV_RACE_WRITE, GV_RACE_TIGHT_WRITE);
         count = add_streams(streams, count, input, input->atomics, GV_RACE_ATOMIC, GV_RACE_ATOMIC);
+        count = add_early_streams(streams, count, order, input->node_count, input->early_reads, GV_RACE_READ);
+        count = add_early_streams(streams, count, order, input->node_count, input->early_writes, GV_RACE_WRITE);
+        count = add_early_streams(streams, count, order, input->node_count, input->early_atomics, GV_RACE_ATOMIC);
         status = gv_race_sweep(&subject, streams, count, &pairs, undecided ? undecided : &ignored, error);
     } else {
         status = out_of_memory(error);
@@ -62,7 +83,8 @@ gv_status gv_race_find(const gv_race_input *input, gv_race_group **groups, size_
 
 // ---- The accesses of one launch ---------------------------------------------------------------------------------
 
-// The streams of a launch, by flat node. Where a node has several access records, their ranges are united by kind.
+// The streams of a launch, by point of its flat graph. Where a node has several access records, their ranges are united
+// by kind.
 typedef struct launch_input {
     gv_race_stream *streams;
     size_t stream_count;
@@ -82,11 +104,11 @@ static void launch_input_free(launch_input *input)
     *input = (launch_input){0};
 }
 
-static int by_node_and_kind(const void *left, const void *right)
+static int by_point_and_kind(const void *left, const void *right)
 {
     const gv_race_stream *a = left, *b = right;
-    if (a->node != b->node)
-        return a->node < b->node ? -1 : 1;
+    if (a->point != b->point)
+        return a->point < b->point ? -1 : 1;
     return a->kind < b->kind ? -1 : a->kind > b->kind;
 }
 
@@ -95,29 +117,36 @@ static bool is_tight(const gv_access *access)
     return access->precision == GV_PRECISION_EXTENT && access->source == GV_SOURCE_TENSOR_MAP;
 }
 
-static void add_record(launch_input *input, const gv_access *access, uint32_t node)
+// What a node accesses before its wait counts at its early point and, as a part of all it accesses, at its own too:
+// whatever conflicts with the latter conflicts with the former.
+static void add_record(launch_input *input, const gv_graph_order *order, const gv_access *access, uint32_t node)
 {
     const gv_bytes fields[] = {access->reads, access->writes, access->atomics};
+    const gv_bytes early_fields[] = {access->early_reads, access->early_writes, access->early_atomics};
+    uint32_t early = gv_graph_order_early(order, node);
     static const uint8_t happened[] = {GV_RACE_READ, GV_RACE_WRITE, GV_RACE_ATOMIC};
     static const uint8_t tight[] = {GV_RACE_TIGHT_READ, GV_RACE_TIGHT_WRITE, GV_RACE_TIGHT_WRITE};
     static const uint8_t loose[] = {GV_RACE_LOOSE_READ, GV_RACE_LOOSE_WRITE, GV_RACE_LOOSE_WRITE};
     const uint8_t *kinds = is_tight(access) ? tight : access->precision == GV_PRECISION_EXTENT ? loose : happened;
     input->extents |= is_tight(access);
     for (size_t k = 0; k < 3; k++) {
+        if (early_fields[k].length && early != node)
+            input->streams[input->stream_count++] =
+                (gv_race_stream){.point = early, .kind = kinds[k], .encoded = early_fields[k]};
         if (!fields[k].length)
             continue;
-        input->streams[input->stream_count++] = (gv_race_stream){.node = node, .kind = kinds[k], .encoded = fields[k]};
+        input->streams[input->stream_count++] = (gv_race_stream){.point = node, .kind = kinds[k], .encoded = fields[k]};
         if (access->precision == GV_PRECISION_INCOMPLETE)
             input->precision[node] = GV_PRECISION_INCOMPLETE;
     }
 }
 
-// Puts the records of one node and kind together; `streams` are sorted.
+// Puts the records of one point and kind together; `streams` are sorted.
 static gv_status unite(launch_input *input, gv_error *error)
 {
     size_t kept = 0, count = input->stream_count;
     for (size_t i = 0, next; i < count; i = next) {
-        for (next = i + 1; next < count && by_node_and_kind(&input->streams[i], &input->streams[next]) == 0;)
+        for (next = i + 1; next < count && by_point_and_kind(&input->streams[i], &input->streams[next]) == 0;)
             next++;
         gv_race_stream stream = input->streams[i];
         if (next > i + 1) {
@@ -140,8 +169,8 @@ static gv_status unite(launch_input *input, gv_error *error)
     return GV_OK;
 }
 
-static gv_status read_launch(const gv_trace *trace, const gv_flat_graph *flat, const gv_armed *armed,
-                             launch_input *input, gv_error *error)
+static gv_status read_launch(const gv_trace *trace, const gv_flat_graph *flat, const gv_graph_order *order,
+                             const gv_armed *armed, launch_input *input, gv_error *error)
 {
     *input = (launch_input){0};
     const gv_access *rows = trace->accesses + armed->first_access;
@@ -152,8 +181,8 @@ static gv_status read_launch(const gv_trace *trace, const gv_flat_graph *flat, c
         gv_flat_instances_of(flat, rows[r].graph, &uses);
         most += uses;
     }
-    input->streams = gv_calloc(most, 3 * sizeof *input->streams);
-    input->united = gv_calloc(most, 3 * sizeof *input->united);
+    input->streams = gv_calloc(most, 6 * sizeof *input->streams);
+    input->united = gv_calloc(most, 6 * sizeof *input->united);
     input->precision = gv_calloc(flat->node_count, sizeof *input->precision);
     if (!input->streams || !input->united || !input->precision)
         return out_of_memory(error);
@@ -161,9 +190,9 @@ static gv_status read_launch(const gv_trace *trace, const gv_flat_graph *flat, c
         size_t uses;
         const uint32_t *instances = gv_flat_instances_of(flat, rows[r].graph, &uses);
         for (size_t i = 0; i < uses && rows[r].node < trace->graphs[rows[r].graph].node_count; i++)
-            add_record(input, &rows[r], flat->instances[instances[i]].first + rows[r].node);
+            add_record(input, order, &rows[r], flat->instances[instances[i]].first + rows[r].node);
     }
-    qsort(input->streams, input->stream_count, sizeof *input->streams, by_node_and_kind);
+    qsort(input->streams, input->stream_count, sizeof *input->streams, by_point_and_kind);
     return unite(input, error);
 }
 
@@ -324,6 +353,27 @@ static gv_status merge(detection *d, size_t shown_by, gv_race_pair_list *found)
     return GV_OK;
 }
 
+// Why the wait of one of the example's nodes was not observed, or NULL. If a kernel between the two is the one that was
+// not, what is said of it is in its own row of `gravel show FILE access`.
+static const char *why_not_observed(const detection *d, const snapshot *from, uint32_t first, uint32_t second)
+{
+    const uint32_t nodes[] = {second, first};
+    for (size_t n = 0; n < 2; n++) {
+        gv_flat_node at = from->flat.nodes[nodes[n]];
+        uint64_t graph = from->flat.instances[at.instance].graph;
+        for (size_t c = 0; c < d->candidate_count; c++) {
+            if (d->candidates[c].snapshot != (size_t)(from - d->snapshots))
+                continue;
+            const gv_armed *armed = d->candidates[c].armed;
+            const gv_access *rows = d->trace->accesses + armed->first_access;
+            for (size_t r = 0; r < armed->access_count; r++)
+                if (rows[r].graph == graph && rows[r].node == at.index && rows[r].wait_reason)
+                    return rows[r].wait_reason;
+        }
+    }
+    return NULL;
+}
+
 // An incomplete finding about `pairs` undecided pairs of a snapshot, with an example.
 static gv_status report_undecided(detection *d, const snapshot *from, enum gv_incomplete_kind kind, size_t pairs,
                                   uint32_t a, uint32_t b)
@@ -334,13 +384,14 @@ static gv_status report_undecided(detection *d, const snapshot *from, enum gv_in
     uint32_t common = gv_flat_common(&from->flat, a, b, &first, &second);
     uint64_t graph = from->flat.instances[common].graph;
     bool one = pairs == 1, programmatic = kind == GV_INCOMPLETE_PROGRAMMATIC;
-    char reason[200];
-    snprintf(reason, sizeof reason, "%s%zu %s %s %s, such as nodes %u and %u",
+    const char *why = programmatic ? why_not_observed(d, from, a, b) : NULL;
+    char reason[512];
+    snprintf(reason, sizeof reason, "%s%zu %s %s %s, such as nodes %u and %u%s%s",
              pairs >= GV_RACE_UNDECIDED_LIMIT ? "at least " : "", pairs, programmatic ? "conflicting" : "unordered",
              one ? "pair of nodes" : "pairs of nodes",
              programmatic ? (one ? "is ordered by programmatic edges only" : "are ordered by programmatic edges only")
                           : "may touch the same bytes, but what they touch is known only as an upper bound",
-             first, second);
+             first, second, why ? ": " : "", why ? why : "");
     gv_status status = add_incomplete(d, kind, graph, pairs, reason);
     if (!status) {
         gv_finding *added = &d->findings->items[d->findings->count - 1];
@@ -375,6 +426,7 @@ static gv_status report_group(detection *d, gv_race_group *group)
         return out_of_memory(d->error);
     uint32_t common = gv_flat_common(flat, group->edge_from, group->edge_to, &finding->edge_from, &finding->edge_to);
     finding->trace = d->trace;
+    finding->path = group->path;
     finding->id = group->pairs[0].id;
     finding->confidence = gv_race_confidence(&group->pairs[0]);
     finding->graph = flat->instances[common].graph;
@@ -432,7 +484,7 @@ static gv_status search_launches(detection *d, size_t structure, gv_race_subject
         launch_input input;
         gv_race_pair_list found = {0};
         gv_race_undecided undecided = {0};
-        status = read_launch(d->trace, &from->flat, d->candidates[c].armed, &input, d->error);
+        status = read_launch(d->trace, &from->flat, subject->order, d->candidates[c].armed, &input, d->error);
         subject->precision = input.precision;
         if (!status)
             status = gv_race_sweep(subject, input.streams, input.stream_count, &found, &undecided, d->error);
@@ -465,20 +517,94 @@ static gv_status report_structure(detection *d, size_t structure, const gv_race_
     return status;
 }
 
-static gv_status detect_structure(detection *d, size_t structure)
+// Marks the nodes that programmatic edges lead to, whose waits count. False when there are none.
+static bool mark_consumers(const gv_flat_graph *flat, bool *consumers)
+{
+    bool any = false;
+    for (size_t e = 0; e < flat->edge_count; e++)
+        if (flat->edges[e].type != 0 || flat->edges[e].from_port == 1)
+            any = consumers[flat->edges[e].to] = true;
+    return any;
+}
+
+// What the records of one launch say of a node's wait, on top of what other launches of the structure have said: where
+// two differ, it is not known.
+static void add_dependency(gv_grid_dependency *known, bool *seen, gv_grid_dependency now)
+{
+    if (!*seen) {
+        *known = now;
+    } else {
+        known->wait = known->wait == now.wait ? now.wait : GV_GRID_WAIT_UNKNOWN;
+        known->trigger = known->trigger == now.trigger ? now.trigger : GV_GRID_TRIGGER_UNKNOWN;
+        known->early |= now.early;
+    }
+    *seen = true;
+}
+
+// A node's records in one launch; of several, one speaks of its wait.
+typedef struct launch_dependency {
+    gv_grid_dependency said;
+    bool recorded;
+} launch_dependency;
+
+static void read_dependencies(const detection *d, const candidate *of, const bool *consumers, launch_dependency *now)
+{
+    const gv_flat_graph *flat = &d->snapshots[of->snapshot].flat;
+    const gv_access *rows = d->trace->accesses + of->armed->first_access;
+    for (size_t r = 0; r < of->armed->access_count; r++) {
+        size_t uses;
+        const uint32_t *instances = gv_flat_instances_of(flat, rows[r].graph, &uses);
+        for (size_t i = 0; i < uses && rows[r].node < d->trace->graphs[rows[r].graph].node_count; i++) {
+            uint32_t node = flat->instances[instances[i]].first + rows[r].node;
+            if (!consumers[node])
+                continue;
+            now[node].recorded = true;
+            if (rows[r].wait == GV_GRID_WAIT_UNKNOWN)
+                continue;
+            now[node].said.wait = (uint8_t)rows[r].wait;
+            now[node].said.trigger = (uint8_t)rows[r].trigger;
+            now[node].said.early =
+                rows[r].early_reads.length || rows[r].early_writes.length || rows[r].early_atomics.length;
+        }
+    }
+}
+
+// What was observed of the waits of a structure's nodes, in all its launches. *dependencies stays NULL when no node has
+// any need to wait.
+static gv_status gather_dependencies(detection *d, size_t structure, gv_grid_dependency **dependencies)
+{
+    const gv_flat_graph *first = &d->snapshots[structure].flat;
+    bool *consumers = gv_calloc(first->node_count, sizeof *consumers);
+    bool *seen = gv_calloc(first->node_count, sizeof *seen);
+    launch_dependency *now = gv_calloc(first->node_count, sizeof *now);
+    gv_status status = consumers && seen && now ? GV_OK : out_of_memory(d->error);
+    if (!status && mark_consumers(first, consumers)) {
+        *dependencies = gv_calloc(first->node_count, sizeof **dependencies);
+        status = *dependencies ? GV_OK : out_of_memory(d->error);
+    }
+    for (size_t c = 0; *dependencies && c < d->candidate_count; c++) {
+        if (d->snapshots[d->candidates[c].snapshot].first_alike != structure)
+            continue;
+        memset(now, 0, first->node_count * sizeof *now);
+        read_dependencies(d, &d->candidates[c], consumers, now);
+        for (size_t n = 0; n < first->node_count; n++)
+            if (now[n].recorded)
+                add_dependency(&(*dependencies)[n], &seen[n], now[n].said);
+    }
+    gv_free(consumers);
+    gv_free(seen);
+    gv_free(now);
+    return status;
+}
+
+static gv_status detect_in_order(detection *d, size_t structure, const gv_graph_order *order,
+                                 const gv_grid_dependency *dependencies)
 {
     const snapshot *first = &d->snapshots[structure];
-    gv_graph_order *order;
-    gv_error why = {0};
-    gv_status status =
-        gv_graph_order_build(first->flat.node_count, first->flat.edges, first->flat.edge_count, &order, &why);
-    if (status == GV_ERR_MEMORY)
-        return out_of_memory(d->error);
-    if (status)
-        return add_incomplete(d, GV_INCOMPLETE_GRAPH, first->graph, 1, why.text);
-    gv_race_subject subject = {.order = order, .node_count = first->flat.node_count, .made = first->flat.made};
+    gv_race_subject subject = {
+        .order = order, .node_count = first->flat.node_count, .dependencies = dependencies, .made = first->flat.made};
     most_undecided most = {0};
-    status = search_launches(d, structure, &subject, &most);
+    gv_status status = search_launches(d, structure, &subject, &most);
     // The pairs carry the precision of their sides; the subject's belonged to a launch.
     subject.precision = NULL;
     if (!status)
@@ -491,7 +617,28 @@ static gv_status detect_structure(detection *d, size_t structure)
                                   most.counts.overlap_first, most.counts.overlap_second);
     gv_race_pair_list_free(&d->pairs);
     d->sighting_count = 0;
+    return status;
+}
+
+static gv_status detect_structure(detection *d, size_t structure)
+{
+    const snapshot *first = &d->snapshots[structure];
+    gv_grid_dependency *dependencies = NULL;
+    gv_graph_order *order = NULL;
+    gv_error why = {0};
+    gv_status status = gather_dependencies(d, structure, &dependencies);
+    if (!status) {
+        status = gv_graph_order_build(first->flat.node_count, first->flat.edges, first->flat.edge_count, dependencies,
+                                      &order, &why);
+        if (status == GV_ERR_MEMORY)
+            status = out_of_memory(d->error);
+        else if (status)
+            status = add_incomplete(d, GV_INCOMPLETE_GRAPH, first->graph, 1, why.text);
+        else
+            status = detect_in_order(d, structure, order, dependencies);
+    }
     gv_graph_order_free(order);
+    gv_free(dependencies);
     return status;
 }
 

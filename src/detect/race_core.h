@@ -33,10 +33,10 @@ enum {
 // edge, and its report would not be read.
 enum { GV_RACE_PAIR_LIMIT = 1 << 20 };
 
-// The ranges one node accesses in one way, ascending: encoded as in a trace, or as an array when `ranges` is set.
-// A node has at most one stream of each kind.
+// The ranges a node accesses in one way at one point of the order, ascending: encoded as in a trace, or as an array
+// when `ranges` is set. A point has at most one stream of each kind.
 typedef struct gv_race_stream {
-    uint32_t node;
+    uint32_t point;
     uint8_t kind;
     gv_bytes encoded;
     const gv_range *ranges;
@@ -47,6 +47,7 @@ typedef struct gv_race_stream {
 typedef struct gv_race_subject {
     const gv_graph_order *order;
     size_t node_count;
+    const gv_grid_dependency *dependencies;    // NULL: nothing was observed
     const uint64_t *made;                      // NULL: by index
     const enum gv_access_precision *precision; // NULL: all exact
 } gv_race_subject;
@@ -63,9 +64,9 @@ void gv_race_pair_list_free(gv_race_pair_list *pairs);
 
 typedef struct gv_race_table gv_race_table;
 
-// A node that accesses the bytes at hand.
+// A point at which the bytes at hand are accessed.
 typedef struct gv_race_access {
-    uint32_t node;
+    uint32_t point;
     uint8_t mask;
 } gv_race_access;
 

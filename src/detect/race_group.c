@@ -1,9 +1,10 @@
 // Gathers the racing pairs that one missing order explains.
 //
-// An edge u -> v orders a pair (a, b) when a is u or comes before it and b is v or comes after it. Among the pairs of
-// two chains the fewest edges are found exactly: for a pair (a, b) the edges that help are those whose u lies on a's
-// chain at or behind a and, so as not to close a cycle with its v, before what b's chain already waits for. That is
-// an interval of places for u, and the fewest points that meet a set of intervals come from a walk in the order of
+// An edge u -> v orders a pair (a, b) when a is u or comes before it and b is v or comes after it. What is before what
+// is a matter of the points at which nodes stand in the order (graph_order.h); the ends of an edge are nodes. Among the
+// pairs of two chains the fewest edges are found exactly: for a pair (a, b) the edges that help are those whose u lies
+// on a's chain at or behind a and, so as not to close a cycle with its v, before what b's chain already waits for. That
+// is an interval of places for u, and the fewest points that meet a set of intervals come from a walk in the order of
 // their right ends. Groups of different chain pairs are then joined where one edge serves both.
 #include "detect/race_core.h"
 
@@ -24,7 +25,7 @@ typedef struct candidate {
     size_t group;
 } candidate;
 
-// A group while it grows: the edge, and the group it was joined into.
+// A group while it grows: points of the nodes its edge joins, and the group it was joined into.
 typedef struct growing {
     uint32_t from, to;
     size_t joined; // itself, or another group
@@ -60,10 +61,12 @@ static bool ordered(const grouping *g, uint32_t a, uint32_t b)
     return gv_graph_order_before(g->order, a, b) == GV_ORDERED;
 }
 
-// Would an edge from -> to close a cycle? Programmatic edges count: they bind the driver's scheduling too.
+// Would an edge between the nodes of these points close a cycle? Programmatic edges count: they bind the driver's
+// scheduling too.
 static bool closes_cycle(const grouping *g, uint32_t from, uint32_t to)
 {
-    return from == to || gv_graph_order_before(g->order, to, from) != GV_UNORDERED;
+    uint32_t u = gv_graph_order_node(g->order, from), v = gv_graph_order_node(g->order, to);
+    return u == v || gv_graph_order_leads(g->order, v, u);
 }
 
 // ---- Pairs of two chains ----------------------------------------------------------------------------------------
@@ -88,10 +91,10 @@ static void group_by_chains(grouping *g)
     size_t count = g->list->count;
     for (size_t i = 0; i < count; i++) {
         const gv_race_pair *pair = &g->list->items[i];
-        g->candidates[i] = (candidate){.first_chain = gv_graph_order_chain(g->order, pair->first.node),
-                                       .second_chain = gv_graph_order_chain(g->order, pair->second.node),
-                                       .first_position = gv_graph_order_position(g->order, pair->first.node),
-                                       .second_position = gv_graph_order_position(g->order, pair->second.node),
+        g->candidates[i] = (candidate){.first_chain = gv_graph_order_chain(g->order, pair->first.point),
+                                       .second_chain = gv_graph_order_chain(g->order, pair->second.point),
+                                       .first_position = gv_graph_order_position(g->order, pair->first.point),
+                                       .second_position = gv_graph_order_position(g->order, pair->second.point),
                                        .pair = i};
     }
     qsort(g->candidates, count, sizeof *g->candidates, by_chains);
@@ -102,12 +105,12 @@ static void group_by_chains(grouping *g)
         bool same_chains =
             previous && previous->first_chain == c->first_chain && previous->second_chain == c->second_chain;
         // The group's `to` is the earliest second node: candidates come in that order.
-        if (!same_chains || closes_cycle(g, pair->first.node, last->to)) {
+        if (!same_chains || closes_cycle(g, pair->first.point, last->to)) {
             g->groups[g->group_count] =
-                (growing){.from = pair->first.node, .to = pair->second.node, .joined = g->group_count};
+                (growing){.from = pair->first.point, .to = pair->second.point, .joined = g->group_count};
             last = &g->groups[g->group_count++];
         } else if (gv_graph_order_position(g->order, last->from) < c->first_position) {
-            last->from = pair->first.node;
+            last->from = pair->first.point;
         }
         c->group = g->group_count - 1;
         last->pairs++;
@@ -269,8 +272,8 @@ static gv_status distribute(grouping *g, gv_race_group *result, size_t result_co
             size_t pair = g->candidates[at].pair;
             gv_race_pair item = g->list->items[pair];
             uint64_t before = gv_graph_order_rank(g->order, from->from);
-            uint64_t behind = gv_graph_order_rank(g->order, item.second.node);
-            scratch[k] = (ranked_pair){.distance = before - gv_graph_order_rank(g->order, item.first.node) + behind -
+            uint64_t behind = gv_graph_order_rank(g->order, item.second.point);
+            scratch[k] = (ranked_pair){.distance = before - gv_graph_order_rank(g->order, item.first.point) + behind -
                                                    gv_graph_order_rank(g->order, from->to),
                                        .confidence = gv_race_confidence(&item),
                                        .pair = pair,
@@ -279,8 +282,9 @@ static gv_status distribute(grouping *g, gv_race_group *result, size_t result_co
         arrange_pairs(scratch, count);
         for (size_t k = 0; k < count; k++)
             result[i].pairs[k] = scratch[k].item;
-        result[i].edge_from = from->from;
-        result[i].edge_to = from->to;
+        result[i].edge_from = gv_graph_order_node(g->order, from->from);
+        result[i].edge_to = gv_graph_order_node(g->order, from->to);
+        result[i].path = gv_graph_order_leads(g->order, result[i].edge_from, result[i].edge_to);
         result[i].pair_count = count;
     }
     gv_free(g->list->items);

@@ -22,6 +22,9 @@ typedef struct race_link {
     uint8_t first_precision, second_precision; // enum gv_access_precision, on these bytes
 } race_link;
 
+// The latest link of a pair, plus 1. The points of two nodes can race in several ways on one byte, which counts once.
+typedef size_t latest_link;
+
 // A set of accesses that holds at least one race.
 typedef struct racing_set {
     gv_race_signature signature;
@@ -37,9 +40,9 @@ typedef struct verdict {
     bool used;
 } verdict;
 
-// An active node in the order of chains.
+// An active point in the order of chains.
 typedef struct member {
-    uint32_t chain, position, node;
+    uint32_t chain, position, point, node;
     uint8_t mask;
 } member;
 
@@ -51,7 +54,7 @@ typedef struct span {
 
 struct gv_race_table {
     const gv_race_subject *subject;
-    bool programmatic; // the graph has programmatic edges
+    bool assumptions; // some order rests on kernels that were not observed
 
     verdict *cache; // direct-mapped
     size_t cache_size, cache_misses;
@@ -62,8 +65,11 @@ struct gv_race_table {
     size_t slot_count;   // power of two, or 0
     race_link *links;
     size_t link_count, link_capacity;
+    size_t set_first_link; // of the set that is being judged
 
     gv_race_pair_list pairs;
+    latest_link *latest; // beside the pairs
+    size_t latest_capacity;
     gv_id_map pair_index; // first node << 32 | second node
     gv_id_map undecided_index;
     gv_race_undecided undecided;
@@ -96,6 +102,14 @@ static bool made_before(const gv_race_subject *subject, uint32_t a, uint32_t b)
 {
     uint64_t when_a = made_at(subject, a), when_b = made_at(subject, b);
     return when_a != when_b ? when_a < when_b : a < b;
+}
+
+// Is `a` the first of a racing pair? Where edges lead from the one to the other all the same, that is what was meant.
+static bool goes_first(const gv_race_subject *subject, uint32_t a, uint32_t b)
+{
+    if (gv_graph_order_leads(subject->order, a, b))
+        return true;
+    return !gv_graph_order_leads(subject->order, b, a) && made_before(subject, a, b);
 }
 
 // Do two masks of accesses that happened conflict? Plain writes with everything, atomics with plain accesses only.
@@ -174,11 +188,27 @@ static enum gv_access_precision side_precision(const gv_race_subject *subject, u
     return extent ? GV_PRECISION_EXTENT : GV_PRECISION_EXACT;
 }
 
+// How what happens at a point stands to the node's grid-dependency wait.
+static enum gv_side_wait wait_of(const gv_race_subject *subject, const member *at)
+{
+    if (at->point != at->node)
+        return GV_SIDE_BEFORE_WAIT;
+    bool waits = !subject->dependencies || subject->dependencies[at->node].wait != GV_GRID_WAIT_NONE;
+    return waits ? GV_SIDE_PLAIN : GV_SIDE_NO_WAIT;
+}
+
+// With the weakest precision there is, until a link says better.
+static gv_side side_of(const gv_race_subject *subject, const member *at)
+{
+    return (gv_side){
+        .node = at->node, .precision = GV_PRECISION_INCOMPLETE, .wait = wait_of(subject, at), .point = at->point};
+}
+
 // The index of the pair, made on first sight. *known is false when the limit forbids another pair.
-static gv_status pair_of(gv_race_table *table, uint32_t first, uint32_t second, uint32_t *index, bool *known,
+static gv_status pair_of(gv_race_table *table, const member *first, const member *second, uint32_t *index, bool *known,
                          gv_error *error)
 {
-    uint64_t key = (uint64_t)first << 32 | second;
+    uint64_t key = (uint64_t)first->node << 32 | second->node;
     const uint32_t *seen = gv_id_map_find(&table->pair_index, key);
     *known = seen || table->pairs.count < GV_RACE_PAIR_LIMIT;
     if (seen || !*known) {
@@ -189,13 +219,27 @@ static gv_status pair_of(gv_race_table *table, uint32_t first, uint32_t second, 
     bool added;
     *index = (uint32_t)table->pairs.count;
     if (!GV_GROW(table->pairs.items, table->pairs.capacity, table->pairs.count + 1) ||
+        !GV_GROW(table->latest, table->latest_capacity, table->pairs.count + 1) ||
         !gv_id_map_add(&table->pair_index, key, *index, &added))
         return out_of_memory(error);
-    // The weakest there is, until a link says better.
-    table->pairs.items[table->pairs.count++] =
-        (gv_race_pair){.first = {.node = first, .precision = GV_PRECISION_INCOMPLETE},
-                       .second = {.node = second, .precision = GV_PRECISION_INCOMPLETE}};
+    table->latest[table->pairs.count] = 0;
+    // An edge orders a pair when it starts behind what the first node does and ends before what the second does. What a
+    // node does before its wait is before the node's own point.
+    gv_race_pair *pair = &table->pairs.items[table->pairs.count++];
+    *pair = (gv_race_pair){.first = side_of(table->subject, first), .second = side_of(table->subject, second)};
+    pair->first.point = first->node;
     return GV_OK;
+}
+
+// Takes note of another meeting of a pair that is known.
+static void widen(gv_race_pair *pair, const member *first, const member *second)
+{
+    if (first->point == first->node && pair->first.wait == GV_SIDE_BEFORE_WAIT)
+        pair->first.wait = GV_SIDE_PLAIN;
+    if (second->point == second->node && pair->second.wait == GV_SIDE_BEFORE_WAIT)
+        pair->second.wait = GV_SIDE_PLAIN;
+    if (second->point != second->node)
+        pair->second.point = second->point;
 }
 
 static enum gv_confidence confidence_of(const race_link *link)
@@ -222,10 +266,28 @@ static gv_status add_overlap(gv_race_table *table, uint32_t first, uint32_t seco
     return GV_OK;
 }
 
+// Adds a link of the set that is being judged, or joins it with the one that its pair has there.
+static gv_status add_link(gv_race_table *table, const race_link *link, gv_error *error)
+{
+    size_t *latest = &table->latest[link->pair];
+    if (*latest > table->set_first_link) {
+        race_link *known = &table->links[*latest - 1];
+        known->first_mask |= link->first_mask;
+        known->second_mask |= link->second_mask;
+        known->hazard = (uint8_t)hazard_of(known->first_mask, known->second_mask);
+        return GV_OK;
+    }
+    if (!GV_GROW(table->links, table->link_capacity, table->link_count + 1))
+        return out_of_memory(error);
+    table->links[table->link_count++] = *link;
+    *latest = table->link_count;
+    return GV_OK;
+}
+
 // Adds an unordered pair, as a race or as an overlap.
 static gv_status add_race(gv_race_table *table, const member *a, const member *b, gv_error *error)
 {
-    bool in_order = made_before(table->subject, a->node, b->node), known, first_extent, second_extent;
+    bool in_order = goes_first(table->subject, a->node, b->node), known, first_extent, second_extent;
     const member *first = in_order ? a : b, *second = in_order ? b : a;
     uint8_t first_mask = first->mask, second_mask = second->mask;
     enum meeting meeting = meet(&first_mask, &second_mask, &first_extent, &second_extent);
@@ -234,27 +296,26 @@ static gv_status add_race(gv_race_table *table, const member *a, const member *b
     if (meeting == MEET_OVERLAP)
         return add_overlap(table, first->node, second->node, error);
     uint32_t pair = 0;
-    gv_status status = pair_of(table, first->node, second->node, &pair, &known, error);
+    gv_status status = pair_of(table, first, second, &pair, &known, error);
     if (status || !known)
         return status;
-    if (!GV_GROW(table->links, table->link_capacity, table->link_count + 1))
-        return out_of_memory(error);
+    widen(&table->pairs.items[pair], first, second);
     race_link link = {.pair = pair,
                       .hazard = (uint8_t)hazard_of(first_mask, second_mask),
                       .first_mask = first_mask,
                       .second_mask = second_mask,
                       .first_precision = (uint8_t)side_precision(table->subject, first->node, first_extent),
                       .second_precision = (uint8_t)side_precision(table->subject, second->node, second_extent)};
-    table->links[table->link_count++] = link;
+    status = add_link(table, &link, error);
     gv_race_pair *of = &table->pairs.items[pair];
     if (confidence_of(&link) <= gv_race_confidence(of)) {
         of->first.precision = link.first_precision;
         of->second.precision = link.second_precision;
     }
-    return GV_OK;
+    return status;
 }
 
-// Counts a pair that only programmatic edges order. At the limit the count stands still.
+// Counts a pair that only waits order that were not observed. At the limit the count stands still.
 static gv_status add_undecided(gv_race_table *table, const member *a, const member *b, gv_error *error)
 {
     if (table->undecided.pairs >= GV_RACE_UNDECIDED_LIMIT)
@@ -295,10 +356,11 @@ static gv_status arrange(gv_race_table *table, enum gv_relation relation, const 
     if (!GV_GROW(table->members, table->member_capacity, count) || !GV_GROW(table->spans, table->span_capacity, count))
         return out_of_memory(error);
     for (size_t i = 0; i < count; i++) {
-        uint32_t node = accesses[i].node;
-        table->members[i] = (member){.chain = gv_graph_order_chain_by(order, relation, node),
-                                     .position = gv_graph_order_position_by(order, relation, node),
-                                     .node = node,
+        uint32_t point = accesses[i].point;
+        table->members[i] = (member){.chain = gv_graph_order_chain_by(order, relation, point),
+                                     .position = gv_graph_order_position_by(order, relation, point),
+                                     .point = point,
+                                     .node = gv_graph_order_node(order, point),
                                      .mask = accesses[i].mask};
     }
     qsort(table->members, count, sizeof *table->members, by_chain);
@@ -317,7 +379,7 @@ static gv_status arrange(gv_race_table *table, enum gv_relation relation, const 
 static span unordered_with(const gv_race_table *table, enum gv_relation relation, const member *writer, span chain)
 {
     const gv_graph_order *order = table->subject->order;
-    uint32_t reach = gv_graph_order_reach(order, relation, writer->node, chain.chain);
+    uint32_t reach = gv_graph_order_reach(order, relation, writer->point, chain.chain);
     size_t low = chain.begin, high = chain.end;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -330,7 +392,7 @@ static span unordered_with(const gv_race_table *table, enum gv_relation relation
     high = chain.end;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (gv_graph_order_reach(order, relation, table->members[middle].node, writer->chain) > writer->position)
+        if (gv_graph_order_reach(order, relation, table->members[middle].point, writer->chain) > writer->position)
             high = middle;
         else
             low = middle + 1;
@@ -339,8 +401,8 @@ static span unordered_with(const gv_race_table *table, enum gv_relation relation
     return chain;
 }
 
-// Meets one writer with one chain. By all edges, what is unordered and conflicts is a race; by ordinary edges, it is
-// undecided if a path with programmatic edges orders it.
+// Meets one writer with one chain. If all kernels that were not observed wait, what is unordered and conflicts is a
+// race; by what is known, it is undecided if such a wait would order it.
 static gv_status meet_chain(gv_race_table *table, enum gv_relation relation, size_t writer_index, span chain,
                             gv_error *error)
 {
@@ -354,9 +416,9 @@ static gv_status meet_chain(gv_race_table *table, enum gv_relation relation, siz
         if (!conflict(possible(writer->mask), possible(other->mask)))
             continue;
         gv_status status = GV_OK;
-        if (relation == GV_BY_ALL_EDGES)
+        if (relation == GV_BY_ASSUMED_ORDER)
             status = add_race(table, writer, other, error);
-        else if (gv_graph_order_between(table->subject->order, writer->node, other->node) == GV_ORDERED_PROGRAMMATIC)
+        else if (gv_graph_order_between(table->subject->order, writer->point, other->point) == GV_ORDERED_PROGRAMMATIC)
             status = add_undecided(table, writer, other, error);
         if (status)
             return status;
@@ -381,12 +443,14 @@ static gv_status meet_all(gv_race_table *table, enum gv_relation relation, const
 }
 
 // Finds all races of a set that was not seen before; its links are appended to table->links. Undecided pairs are
-// looked for only until there are enough of them: in a graph held together by programmatic edges nearly all pairs are.
+// looked for only until there are enough of them: in a graph held together by waits that were not observed nearly all
+// pairs are.
 static gv_status classify(gv_race_table *table, const gv_race_access *accesses, size_t count, gv_error *error)
 {
-    gv_status status = meet_all(table, GV_BY_ALL_EDGES, accesses, count, error);
-    if (!status && table->programmatic && table->undecided.pairs < GV_RACE_UNDECIDED_LIMIT)
-        status = meet_all(table, GV_BY_ORDINARY_EDGES, accesses, count, error);
+    table->set_first_link = table->link_count;
+    gv_status status = meet_all(table, GV_BY_ASSUMED_ORDER, accesses, count, error);
+    if (!status && table->assumptions && table->undecided.pairs < GV_RACE_UNDECIDED_LIMIT)
+        status = meet_all(table, GV_BY_KNOWN_ORDER, accesses, count, error);
     return status;
 }
 
@@ -479,7 +543,7 @@ gv_status gv_race_table_create(const gv_race_subject *subject, gv_race_table **o
     if (!table)
         return out_of_memory(error);
     table->subject = subject;
-    table->programmatic = gv_graph_order_has_programmatic(subject->order);
+    table->assumptions = gv_graph_order_has_assumptions(subject->order);
     table->cache_size = SMALLEST_CACHE;
     table->cache = gv_calloc(table->cache_size, sizeof *table->cache);
     if (!table->cache) {
@@ -647,6 +711,7 @@ void gv_race_table_free(gv_race_table *table)
     gv_free(table->sets);
     gv_free(table->set_slots);
     gv_free(table->links);
+    gv_free(table->latest);
     gv_free(table->cache);
     gv_id_map_free(&table->pair_index);
     gv_id_map_free(&table->undecided_index);

@@ -38,7 +38,7 @@ typedef struct open_range {
 // What the inner loop needs of a stream.
 typedef struct lane {
     gv_race_signature key;
-    uint32_t node;
+    uint32_t point;
     uint32_t chain;
     uint8_t kind;
 } lane;
@@ -54,6 +54,7 @@ typedef struct cursor {
 typedef struct sweep {
     const gv_race_stream *streams;
     size_t stream_count;
+    const gv_graph_order *order;
     gv_race_table *table;
     gv_error *error;
 
@@ -72,11 +73,11 @@ typedef struct sweep {
     open_range *open; // a heap, nearest end first
     size_t open_count, open_capacity;
 
-    gv_race_access *active; // nodes that access the current byte
+    gv_race_access *active; // points at which the current byte is accessed
     size_t active_count;
-    uint32_t *place;    // of each node in `active`, plus 1; 0: not active
-    uint32_t *on_chain; // active nodes of each chain
-    size_t chains;      // with an active node
+    uint32_t *place;    // of each point in `active`, plus 1; 0: not active
+    uint32_t *on_chain; // active points of each chain
+    size_t chains;      // with an active point
     size_t reads, writes, atomics;
     gv_race_signature signature;
     uint64_t position;
@@ -111,8 +112,8 @@ static inline bool advance(sweep *s, uint32_t stream, uint64_t position, bool fi
     // The loader has checked all encodings; a caller that did not must not take the sweep out of its bounds.
     if (!next || length == 0 || (gap == 0 && !first) || gap > UINT64_MAX - position ||
         length > UINT64_MAX - position - gap) {
-        *status =
-            gv_fail(s->error, GV_ERR_FORMAT, "the ranges of node %u are not validly encoded", s->streams[stream].node);
+        *status = gv_fail(s->error, GV_ERR_FORMAT, "the ranges of node %u are not validly encoded",
+                          gv_graph_order_node(s->order, s->streams[stream].point));
         return false;
     }
     c->next = next;
@@ -135,8 +136,8 @@ static gv_status open_streams(sweep *s, const gv_race_subject *subject)
     s->next_start = gv_calloc(s->stream_count, sizeof *s->next_start);
     s->unread = gv_calloc(s->stream_count, sizeof *s->unread);
     s->lanes = gv_calloc(s->stream_count, sizeof *s->lanes);
-    s->active = gv_calloc(subject->node_count, sizeof *s->active);
-    s->place = gv_calloc(subject->node_count, sizeof *s->place);
+    s->active = gv_calloc(gv_graph_order_point_count(subject->order), sizeof *s->active);
+    s->place = gv_calloc(gv_graph_order_point_count(subject->order), sizeof *s->place);
     s->on_chain = gv_calloc(gv_graph_order_chain_count(subject->order), sizeof *s->on_chain);
     if (!s->cursors || !s->next_start || !s->unread || !s->lanes || !s->active || !s->place || !s->on_chain)
         return out_of_memory(s);
@@ -149,8 +150,8 @@ static gv_status open_streams(sweep *s, const gv_race_subject *subject)
         else if (from->encoded.length)
             s->cursors[i] = (cursor){.next = from->encoded.data, .limit = from->encoded.data + from->encoded.length};
         s->lanes[i] = (lane){.key = {mix(2 * (uint64_t)i), mix(2 * (uint64_t)i + 1)},
-                             .node = from->node,
-                             .chain = gv_graph_order_chain(subject->order, from->node),
+                             .point = from->point,
+                             .chain = gv_graph_order_chain(subject->order, from->point),
                              .kind = from->kind};
         if (advance(s, i, 0, true, &status)) {
             s->unread[s->unread_count++] = i;
@@ -319,12 +320,12 @@ static inline void enter(sweep *s, uint32_t stream)
     s->signature.low ^= l->key.low;
     s->signature.high ^= l->key.high;
     count_kind(s, l->kind, 1);
-    if (!s->place[l->node]) {
-        s->active[s->active_count++] = (gv_race_access){.node = l->node, .mask = l->kind};
-        s->place[l->node] = (uint32_t)s->active_count;
+    if (!s->place[l->point]) {
+        s->active[s->active_count++] = (gv_race_access){.point = l->point, .mask = l->kind};
+        s->place[l->point] = (uint32_t)s->active_count;
         s->chains += s->on_chain[l->chain]++ == 0;
     } else {
-        s->active[s->place[l->node] - 1].mask |= l->kind;
+        s->active[s->place[l->point] - 1].mask |= l->kind;
     }
 }
 
@@ -334,18 +335,18 @@ static inline void leave(sweep *s, uint32_t stream)
     s->signature.low ^= l->key.low;
     s->signature.high ^= l->key.high;
     count_kind(s, l->kind, (size_t)-1);
-    uint32_t place = s->place[l->node] - 1;
+    uint32_t place = s->place[l->point] - 1;
     s->active[place].mask &= (uint8_t)~l->kind;
     if (s->active[place].mask)
         return;
     gv_race_access last = s->active[--s->active_count];
     s->active[place] = last;
-    s->place[last.node] = place + 1;
-    s->place[l->node] = 0;
+    s->place[last.point] = place + 1;
+    s->place[l->point] = 0;
     s->chains -= --s->on_chain[l->chain] == 0;
 }
 
-// Nodes of one chain are ordered; reads do not conflict with reads, nor atomics with atomics.
+// Points of one chain are ordered; reads do not conflict with reads, nor atomics with atomics.
 static inline bool may_conflict(const sweep *s)
 {
     return s->chains >= 2 && (s->writes || (s->atomics && s->reads));
@@ -430,7 +431,7 @@ gv_status gv_race_sweep(const gv_race_subject *subject, const gv_race_stream *st
     if (stream_count >= UINT32_MAX)
         return gv_fail(error, GV_ERR_LIMIT, "%zu lists of ranges are more than the limit of %u", stream_count,
                        UINT32_MAX - 1);
-    sweep s = {.streams = streams, .stream_count = stream_count, .error = error};
+    sweep s = {.streams = streams, .stream_count = stream_count, .order = subject->order, .error = error};
     gv_status status = gv_race_table_create(subject, &s.table, error);
     if (!status)
         status = open_streams(&s, subject);

@@ -435,6 +435,51 @@ static void test_programmatic_pairs_are_incomplete(void **state)
     finish(b);
 }
 
+// A simple race with a programmatic edge from the writer to the reader, whose wait was observed in this way.
+static builder *observed(enum gv_grid_wait wait)
+{
+    builder *b = simple_race();
+    b->edges[1][b->graphs[1].edge_count++] = (gv_edge){.from = 0, .to = 1, .from_port = 1, .type = 1};
+    b->accesses[1].wait = wait;
+    return b;
+}
+
+static void test_what_was_observed_decides_programmatic_pairs(void **state)
+{
+    builder *b = observed(GV_GRID_WAIT_DONE);
+    assert_int_equal(detect(b), 0);
+    b->accesses[1].early_reads = b->accesses[1].reads;
+    const gv_finding *finding = only_finding(b);
+    assert_int_equal(finding->id, GV_FINDING_RACE_RAW);
+    assert_int_equal(finding->pairs[0].second.wait, GV_SIDE_BEFORE_WAIT);
+    assert_true(finding->path);
+    finish(b);
+    b = observed(GV_GRID_WAIT_NONE);
+    finding = only_finding(b);
+    assert_int_equal(finding->id, GV_FINDING_RACE_RAW);
+    assert_int_equal(finding->pairs[0].second.wait, GV_SIDE_NO_WAIT);
+    finish(b);
+}
+
+static void test_what_was_not_observed_says_why(void **state)
+{
+    builder *b = observed(GV_GRID_WAIT_UNKNOWN);
+    b->accesses[1].wait_reason = "it did not begin beside the kernel in front";
+    assert_non_null(strstr(only_finding(b)->reason, ": it did not begin beside the kernel in front"));
+    finish(b);
+}
+
+// A kernel that waits in one launch and not in another, on account of its data, is not decided.
+static void test_launches_that_differ_are_undecided(void **state)
+{
+    builder *b = observed(GV_GRID_WAIT_DONE);
+    arm(b, 200, 1);
+    record(b, 1, 0, NOTHING, BLOCK);
+    record(b, 1, 1, BLOCK, NOTHING)->wait = GV_GRID_WAIT_NONE;
+    assert_int_equal(only_finding(b)->incomplete, GV_INCOMPLETE_PROGRAMMATIC);
+    finish(b);
+}
+
 static void test_order_of_findings(void **state)
 {
     builder *b = begin();
@@ -843,6 +888,9 @@ int main(void)
         cmocka_unit_test(test_graphs_of_one_structure_show_a_pair_once),
         cmocka_unit_test(test_a_refused_launch_shows_no_race_and_a_failed_one_does),
         cmocka_unit_test(test_programmatic_pairs_are_incomplete),
+        cmocka_unit_test(test_what_was_observed_decides_programmatic_pairs),
+        cmocka_unit_test(test_what_was_not_observed_says_why),
+        cmocka_unit_test(test_launches_that_differ_are_undecided),
         cmocka_unit_test(test_order_of_findings),
         cmocka_unit_test(test_what_surrounds_a_child_graph_is_ordered_with_all_of_it),
         cmocka_unit_test(test_a_race_within_a_child_graph_is_a_finding_of_the_child),

@@ -1,20 +1,21 @@
-// Order within a graph. Nodes are spread over chains; each node has a clock that says how far each chain is complete
+// Order within a graph. Points are spread over chains; each point has a clock that says how far each chain is complete
 // before it, so that "does a come before b" is one look-up and no N x N matrix is needed.
 #include "order/graph_order.h"
 
 #include "base/memory.h"
 #include "order/clock.h"
+#include "order/graph_points.h"
 
 #include <string.h>
 
 // An edge as seen from its target.
 typedef struct predecessor {
-    uint32_t node;
-    bool ordinary;
+    uint32_t point;
+    bool known;
 } predecessor;
 
-// Chains and clocks by one kind of edges. A node's clock holds how far the other chains are complete before it; its
-// own chain's lane means nothing.
+// Chains and clocks in one relation. A point's clock holds how far the other chains are complete before it; its own
+// chain's lane means nothing.
 typedef struct relation {
     size_t chain_count;
     uint32_t *chain, *position;
@@ -22,8 +23,7 @@ typedef struct relation {
 } relation;
 
 struct gv_graph_order {
-    size_t node_count;
-    bool programmatic;
+    gv_graph_points points; // without its edges
     uint32_t *topological, *rank;
     gv_clocks clocks;
     relation relations[2]; // by enum gv_relation; the second is empty when it is the same as the first
@@ -32,27 +32,18 @@ struct gv_graph_order {
 // What is needed only while the order is built.
 typedef struct builder {
     gv_graph_order *order;
-    predecessor *predecessors; // of node n: [first[n], first[n + 1])
+    predecessor *predecessors; // of point n: [first[n], first[n + 1])
     size_t *first;
     // Of the relation that is being built:
     relation *relation;
-    bool all_edges;
-    uint32_t *successors; // how many of its edges leave each node
-    gv_clock *complete;   // clock once the node is complete too, made when first needed
-    uint32_t *tail;       // last node of each chain
-    uint32_t *length;     // nodes on each chain
+    bool assuming;
+    uint32_t *successors; // how many of its edges leave each point
+    gv_clock *complete;   // clock once the point is complete too, made when first needed
+    uint32_t *tail;       // last point of each chain
+    uint32_t *length;     // points on each chain
 } builder;
 
-enum edge_kind { EDGE_NOTHING, EDGE_ORDINARY, EDGE_PROGRAMMATIC };
-
 static const gv_clock NOT_MADE = UINT32_MAX;
-
-static enum edge_kind kind_of(const gv_edge *edge)
-{
-    if (edge->from_port == 2)
-        return EDGE_NOTHING;
-    return edge->from_port == 0 && edge->type == 0 ? EDGE_ORDINARY : EDGE_PROGRAMMATIC;
-}
 
 static gv_status out_of_memory(gv_error *error, size_t nodes)
 {
@@ -60,51 +51,40 @@ static gv_status out_of_memory(gv_error *error, size_t nodes)
 }
 
 // Fills `predecessors` and `first`.
-static gv_status gather_edges(builder *b, const gv_edge *edges, size_t edge_count, gv_error *error)
+static gv_status gather_edges(builder *b, gv_error *error)
 {
-    size_t nodes = b->order->node_count;
-    for (size_t i = 0; i < edge_count; i++) {
-        if (edges[i].from >= nodes || edges[i].to >= nodes)
-            return gv_fail(error, GV_ERR_FORMAT, "edge %zu joins nodes %u and %u of a graph of %zu nodes", i,
-                           edges[i].from, edges[i].to, nodes);
-        enum edge_kind kind = kind_of(&edges[i]);
-        if (kind == EDGE_NOTHING)
-            continue;
-        b->first[edges[i].to + 1]++;
-        b->order->programmatic |= kind == EDGE_PROGRAMMATIC;
-    }
-    for (size_t n = 0; n < nodes; n++)
+    const gv_graph_points *points = &b->order->points;
+    for (size_t i = 0; i < points->edge_count; i++)
+        b->first[points->edges[i].to + 1]++;
+    for (size_t n = 0; n < points->count; n++)
         b->first[n + 1] += b->first[n];
-    b->predecessors = gv_calloc(b->first[nodes], sizeof *b->predecessors);
-    size_t *next = gv_calloc(nodes, sizeof *next);
+    b->predecessors = gv_calloc(points->edge_count, sizeof *b->predecessors);
+    size_t *next = gv_calloc(points->count, sizeof *next);
     if (!b->predecessors || !next) {
         gv_free(next);
-        return out_of_memory(error, nodes);
+        return out_of_memory(error, points->node_count);
     }
-    for (size_t i = 0; i < edge_count; i++) {
-        enum edge_kind kind = kind_of(&edges[i]);
-        if (kind != EDGE_NOTHING) {
-            uint32_t to = edges[i].to;
-            b->predecessors[b->first[to] + next[to]++] =
-                (predecessor){.node = edges[i].from, .ordinary = kind == EDGE_ORDINARY};
-        }
+    for (size_t i = 0; i < points->edge_count; i++) {
+        const gv_point_edge *edge = &points->edges[i];
+        b->predecessors[b->first[edge->to] + next[edge->to]++] =
+            (predecessor){.point = edge->from, .known = edge->known};
     }
     gv_free(next);
     return GV_OK;
 }
 
-// A binary heap of node indices, smallest first.
-static void heap_push(uint32_t *heap, size_t *count, uint32_t node)
+// A binary heap, smallest first. A point's key puts the points of a node side by side.
+static void heap_push(uint64_t *heap, size_t *count, uint64_t key)
 {
     size_t i = (*count)++;
-    for (; i > 0 && heap[(i - 1) / 2] > node; i = (i - 1) / 2)
+    for (; i > 0 && heap[(i - 1) / 2] > key; i = (i - 1) / 2)
         heap[i] = heap[(i - 1) / 2];
-    heap[i] = node;
+    heap[i] = key;
 }
 
-static uint32_t heap_pop(uint32_t *heap, size_t *count)
+static uint64_t heap_pop(uint64_t *heap, size_t *count)
 {
-    uint32_t smallest = heap[0], moved = heap[--*count];
+    uint64_t smallest = heap[0], moved = heap[--*count];
     size_t i = 0;
     for (size_t child; (child = 2 * i + 1) < *count; i = child) {
         if (child + 1 < *count && heap[child + 1] < heap[child])
@@ -117,46 +97,58 @@ static uint32_t heap_pop(uint32_t *heap, size_t *count)
     return smallest;
 }
 
+static uint64_t key_of(const gv_graph_points *points, uint32_t point)
+{
+    return (uint64_t)points->node[point] * GV_POINT_STAGES + points->stage[point];
+}
+
+static uint32_t point_of(const gv_graph_points *points, uint64_t key)
+{
+    return gv_graph_points_at(points, (uint32_t)(key / GV_POINT_STAGES), (enum gv_point_stage)(key % GV_POINT_STAGES));
+}
+
 // Kahn's algorithm with the smallest ready node first, so that the same graph always gets the same order.
 static gv_status sort_topologically(builder *b, gv_error *error)
 {
     gv_graph_order *order = b->order;
-    size_t nodes = order->node_count, edges = b->first[nodes], ready = 0, done = 0;
-    uint32_t *heap = gv_calloc(nodes, sizeof *heap);
-    uint32_t *waiting = gv_calloc(nodes, sizeof *waiting);
+    const gv_graph_points *points = &order->points;
+    size_t count = points->count, edges = b->first[count], ready = 0, done = 0;
+    uint64_t *heap = gv_calloc(count, sizeof *heap);
+    uint32_t *waiting = gv_calloc(count, sizeof *waiting);
     uint32_t *targets = gv_calloc(edges, sizeof *targets);
-    size_t *leaving = gv_calloc(nodes + 1, sizeof *leaving);
+    size_t *leaving = gv_calloc(count + 1, sizeof *leaving);
     gv_status status = GV_OK;
     if (!heap || !waiting || !targets || !leaving) {
-        status = out_of_memory(error, nodes);
+        status = out_of_memory(error, points->node_count);
         goto out;
     }
     for (size_t e = 0; e < edges; e++)
-        leaving[b->predecessors[e].node + 1]++;
-    for (size_t n = 0; n < nodes; n++)
+        leaving[b->predecessors[e].point + 1]++;
+    for (size_t n = 0; n < count; n++)
         leaving[n + 1] += leaving[n];
-    for (uint32_t n = 0; n < nodes; n++) {
+    for (uint32_t n = 0; n < count; n++) {
         waiting[n] = (uint32_t)(b->first[n + 1] - b->first[n]);
         for (size_t e = b->first[n]; e < b->first[n + 1]; e++)
-            targets[leaving[b->predecessors[e].node]++] = n;
+            targets[leaving[b->predecessors[e].point]++] = n;
         if (!waiting[n])
-            heap_push(heap, &ready, n);
+            heap_push(heap, &ready, key_of(points, n));
     }
-    // Filling moved each start to its end, which is the start of the next node.
+    // Filling moved each start to its end, which is the start of the next point.
     while (ready) {
-        uint32_t n = heap_pop(heap, &ready);
+        uint32_t n = point_of(points, heap_pop(heap, &ready));
         order->rank[n] = (uint32_t)done;
         order->topological[done++] = n;
         for (size_t e = n ? leaving[n - 1] : 0; e < leaving[n]; e++) {
             if (--waiting[targets[e]] == 0)
-                heap_push(heap, &ready, targets[e]);
+                heap_push(heap, &ready, key_of(points, targets[e]));
         }
     }
-    if (done < nodes) {
+    if (done < count) {
         uint32_t stuck = 0;
         while (!waiting[stuck])
             stuck++;
-        status = gv_fail(error, GV_ERR_FORMAT, "the graph's edges form a cycle through or before node %u", stuck);
+        status = gv_fail(error, GV_ERR_FORMAT, "the graph's edges form a cycle through or before node %u",
+                         points->node[stuck]);
     }
 out:
     gv_free(heap);
@@ -169,28 +161,28 @@ out:
 // Does the edge count in the relation that is being built?
 static bool counts(const builder *b, const predecessor *edge)
 {
-    return b->all_edges || edge->ordinary;
+    return b->assuming || edge->known;
 }
 
-// The clock of everything that is complete once `node` is.
-static bool completion(builder *b, uint32_t node, gv_clock *result)
+// The clock of everything that is complete once `point` is.
+static bool completion(builder *b, uint32_t point, gv_clock *result)
 {
     const relation *r = b->relation;
-    if (b->complete[node] == NOT_MADE &&
-        !gv_clock_raise(&b->order->clocks, r->before[node], r->chain[node], r->position[node] + 1, &b->complete[node]))
+    if (b->complete[point] == NOT_MADE && !gv_clock_raise(&b->order->clocks, r->before[point], r->chain[point],
+                                                          r->position[point] + 1, &b->complete[point]))
         return false;
-    *result = b->complete[node];
+    *result = b->complete[point];
     return true;
 }
 
 // Of the predecessors that end their chains, the one with the fewest successors: the others may yet be continued by a
-// node that has no choice. UINT32_MAX when there is none.
-static uint32_t tail_predecessor(const builder *b, uint32_t node)
+// point that has no choice. UINT32_MAX when there is none.
+static uint32_t tail_predecessor(const builder *b, uint32_t point)
 {
     const relation *r = b->relation;
     uint32_t best = UINT32_MAX;
-    for (size_t e = b->first[node]; e < b->first[node + 1]; e++) {
-        uint32_t from = b->predecessors[e].node;
+    for (size_t e = b->first[point]; e < b->first[point + 1]; e++) {
+        uint32_t from = b->predecessors[e].point;
         if (!counts(b, &b->predecessors[e]) || b->tail[r->chain[from]] != from)
             continue;
         if (best == UINT32_MAX || b->successors[from] < b->successors[best] ||
@@ -200,7 +192,7 @@ static uint32_t tail_predecessor(const builder *b, uint32_t node)
     return best;
 }
 
-// A chain that lies wholly before `clock`, so that the node with this clock can continue it; of several, the one
+// A chain that lies wholly before `clock`, so that the point with this clock can continue it; of several, the one
 // that was continued last. A side branch that forks and joins again and again stays one chain by this.
 static uint32_t chain_behind(const builder *b, gv_clock clock)
 {
@@ -222,14 +214,14 @@ static uint32_t chain_behind(const builder *b, gv_clock clock)
     return best;
 }
 
-// The clock of what comes before `node`. `tail`, if any, is the predecessor whose chain it continues: what lies
+// The clock of what comes before `point`. `tail`, if any, is the predecessor whose chain it continues: what lies
 // before that on its chain is known from the position, so that its clock is shared as it stands.
-static bool clock_before(builder *b, uint32_t node, uint32_t tail, gv_clock *clock)
+static bool clock_before(builder *b, uint32_t point, uint32_t tail, gv_clock *clock)
 {
     const relation *r = b->relation;
     *clock = tail == UINT32_MAX ? 0 : r->before[tail];
-    for (size_t e = b->first[node]; e < b->first[node + 1]; e++) {
-        uint32_t from = b->predecessors[e].node;
+    for (size_t e = b->first[point]; e < b->first[point + 1]; e++) {
+        uint32_t from = b->predecessors[e].point;
         gv_clock other;
         if (!counts(b, &b->predecessors[e]) || (tail != UINT32_MAX && r->chain[from] == r->chain[tail]))
             continue;
@@ -239,79 +231,84 @@ static bool clock_before(builder *b, uint32_t node, uint32_t tail, gv_clock *clo
     return true;
 }
 
-// Spreads the nodes over chains, in topological order, and gives each its clock.
+// Spreads the points over chains, in topological order, and gives each its clock.
 static bool build_relation(builder *b, enum gv_relation which)
 {
     gv_graph_order *order = b->order;
     relation *r = b->relation = &order->relations[which];
-    size_t nodes = order->node_count;
-    b->all_edges = which == GV_BY_ALL_EDGES;
-    r->chain = gv_calloc(nodes, sizeof *r->chain);
-    r->position = gv_calloc(nodes, sizeof *r->position);
-    r->before = gv_calloc(nodes, sizeof *r->before);
+    size_t count = order->points.count;
+    b->assuming = which == GV_BY_ASSUMED_ORDER;
+    r->chain = gv_calloc(count, sizeof *r->chain);
+    r->position = gv_calloc(count, sizeof *r->position);
+    r->before = gv_calloc(count, sizeof *r->before);
     if (!r->chain || !r->position || !r->before)
         return false;
-    memset(b->successors, 0, nodes * sizeof *b->successors);
-    memset(b->length, 0, nodes * sizeof *b->length);
-    for (size_t n = 0; n < nodes; n++)
+    memset(b->successors, 0, count * sizeof *b->successors);
+    memset(b->length, 0, count * sizeof *b->length);
+    for (size_t n = 0; n < count; n++)
         b->complete[n] = NOT_MADE;
-    for (size_t e = 0; e < b->first[nodes]; e++)
-        b->successors[b->predecessors[e].node] += counts(b, &b->predecessors[e]);
-    for (size_t i = 0; i < nodes; i++) {
-        uint32_t node = order->topological[i], tail = tail_predecessor(b, node);
-        if (!clock_before(b, node, tail, &r->before[node]))
+    for (size_t e = 0; e < b->first[count]; e++)
+        b->successors[b->predecessors[e].point] += counts(b, &b->predecessors[e]);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t point = order->topological[i], tail = tail_predecessor(b, point);
+        if (!clock_before(b, point, tail, &r->before[point]))
             return false;
-        uint32_t chain = tail == UINT32_MAX ? chain_behind(b, r->before[node]) : r->chain[tail];
+        uint32_t chain = tail == UINT32_MAX ? chain_behind(b, r->before[point]) : r->chain[tail];
         if (chain == UINT32_MAX)
             chain = (uint32_t)r->chain_count++;
-        r->chain[node] = chain;
-        r->position[node] = b->length[chain]++;
-        b->tail[chain] = node;
+        r->chain[point] = chain;
+        r->position[point] = b->length[chain]++;
+        b->tail[chain] = point;
     }
     return true;
 }
 
-static gv_status build(builder *b, const gv_edge *edges, size_t edge_count, gv_error *error)
+static gv_status build(builder *b, gv_error *error)
 {
     gv_graph_order *order = b->order;
-    gv_status status = gather_edges(b, edges, edge_count, error);
+    gv_status status = gather_edges(b, error);
     if (!status)
         status = sort_topologically(b, error);
     if (status)
         return status;
-    if (!gv_clocks_init(&order->clocks) || !build_relation(b, GV_BY_ORDINARY_EDGES) ||
-        (order->programmatic && !build_relation(b, GV_BY_ALL_EDGES)))
-        return out_of_memory(error, order->node_count);
+    if (!gv_clocks_init(&order->clocks) || !build_relation(b, GV_BY_KNOWN_ORDER) ||
+        (order->points.assumed && !build_relation(b, GV_BY_ASSUMED_ORDER)))
+        return out_of_memory(error, order->points.node_count);
     return GV_OK;
 }
 
-gv_status gv_graph_order_build(size_t node_count, const gv_edge *edges, size_t edge_count, gv_graph_order **out,
-                               gv_error *error)
+gv_status gv_graph_order_build(size_t node_count, const gv_edge *edges, size_t edge_count,
+                               const gv_grid_dependency *dependencies, gv_graph_order **out, gv_error *error)
 {
     *out = NULL;
-    if (node_count >= UINT32_MAX)
-        return gv_fail(error, GV_ERR_LIMIT, "a graph of %zu nodes is larger than the limit of %u", node_count,
-                       UINT32_MAX - 1);
     gv_graph_order *order = gv_calloc(1, sizeof *order);
     if (!order)
         return out_of_memory(error, node_count);
-    order->node_count = node_count;
-    order->topological = gv_calloc(node_count, sizeof(uint32_t));
-    order->rank = gv_calloc(node_count, sizeof(uint32_t));
+    gv_graph_points *points = &order->points;
+    gv_status status = gv_graph_points_build(node_count, edges, edge_count, dependencies, points, error);
+    if (status) {
+        gv_graph_order_free(order);
+        return status;
+    }
+    order->topological = gv_calloc(points->count, sizeof(uint32_t));
+    order->rank = gv_calloc(points->count, sizeof(uint32_t));
     builder b = {.order = order,
-                 .first = gv_calloc(node_count + 1, sizeof(size_t)),
-                 .successors = gv_calloc(node_count, sizeof(uint32_t)),
-                 .complete = gv_calloc(node_count, sizeof(gv_clock)),
-                 .tail = gv_calloc(node_count, sizeof(uint32_t)),
-                 .length = gv_calloc(node_count, sizeof(uint32_t))};
+                 .first = gv_calloc(points->count + 1, sizeof(size_t)),
+                 .successors = gv_calloc(points->count, sizeof(uint32_t)),
+                 .complete = gv_calloc(points->count, sizeof(gv_clock)),
+                 .tail = gv_calloc(points->count, sizeof(uint32_t)),
+                 .length = gv_calloc(points->count, sizeof(uint32_t))};
     bool ok = order->topological && order->rank && b.first && b.successors && b.complete && b.tail && b.length;
-    gv_status status = ok ? build(&b, edges, edge_count, error) : out_of_memory(error, node_count);
+    status = ok ? build(&b, error) : out_of_memory(error, node_count);
     gv_free(b.predecessors);
     gv_free(b.first);
     gv_free(b.successors);
     gv_free(b.complete);
     gv_free(b.tail);
     gv_free(b.length);
+    gv_free(points->edges);
+    points->edges = NULL;
+    points->edge_count = points->edge_capacity = 0;
     if (status)
         gv_graph_order_free(order);
     else
@@ -328,6 +325,7 @@ void gv_graph_order_free(gv_graph_order *order)
         gv_free(order->relations[i].position);
         gv_free(order->relations[i].before);
     }
+    gv_graph_points_free(&order->points);
     gv_free(order->topological);
     gv_free(order->rank);
     gv_clocks_free(&order->clocks);
@@ -336,13 +334,13 @@ void gv_graph_order_free(gv_graph_order *order)
 
 static const relation *relation_of(const gv_graph_order *order, enum gv_relation which)
 {
-    return &order->relations[order->programmatic ? which : GV_BY_ORDINARY_EDGES];
+    return &order->relations[order->points.assumed ? which : GV_BY_KNOWN_ORDER];
 }
 
-uint32_t gv_graph_order_reach(const gv_graph_order *order, enum gv_relation which, uint32_t node, uint32_t chain)
+uint32_t gv_graph_order_reach(const gv_graph_order *order, enum gv_relation which, uint32_t point, uint32_t chain)
 {
     const relation *r = relation_of(order, which);
-    return r->chain[node] == chain ? r->position[node] : gv_clock_get(&order->clocks, r->before[node], chain);
+    return r->chain[point] == chain ? r->position[point] : gv_clock_get(&order->clocks, r->before[point], chain);
 }
 
 // Does `a` come before `b` in the relation?
@@ -354,9 +352,9 @@ static bool before(const gv_graph_order *order, enum gv_relation which, uint32_t
 
 enum gv_ordering gv_graph_order_before(const gv_graph_order *order, uint32_t a, uint32_t b)
 {
-    if (before(order, GV_BY_ORDINARY_EDGES, a, b))
+    if (before(order, GV_BY_KNOWN_ORDER, a, b))
         return GV_ORDERED;
-    return order->programmatic && before(order, GV_BY_ALL_EDGES, a, b) ? GV_ORDERED_PROGRAMMATIC : GV_UNORDERED;
+    return order->points.assumed && before(order, GV_BY_ASSUMED_ORDER, a, b) ? GV_ORDERED_PROGRAMMATIC : GV_UNORDERED;
 }
 
 enum gv_ordering gv_graph_order_between(const gv_graph_order *order, uint32_t a, uint32_t b)
@@ -368,42 +366,63 @@ enum gv_ordering gv_graph_order_between(const gv_graph_order *order, uint32_t a,
     return backwards ? backwards : forwards;
 }
 
+size_t gv_graph_order_point_count(const gv_graph_order *order)
+{
+    return order->points.count;
+}
+
+uint32_t gv_graph_order_early(const gv_graph_order *order, uint32_t node)
+{
+    return gv_graph_points_at(&order->points, node, GV_POINT_EARLY);
+}
+
+uint32_t gv_graph_order_node(const gv_graph_order *order, uint32_t point)
+{
+    return order->points.node[point];
+}
+
+bool gv_graph_order_leads(const gv_graph_order *order, uint32_t from, uint32_t to)
+{
+    // Every edge, of whatever kind, puts the beginning of the one node before the beginning of the other.
+    return from != to && before(order, GV_BY_KNOWN_ORDER, gv_graph_points_at(&order->points, from, GV_POINT_START), to);
+}
+
 const uint32_t *gv_graph_order_topological(const gv_graph_order *order)
 {
     return order->topological;
 }
 
-uint32_t gv_graph_order_rank(const gv_graph_order *order, uint32_t node)
+uint32_t gv_graph_order_rank(const gv_graph_order *order, uint32_t point)
 {
-    return order->rank[node];
+    return order->rank[point];
 }
 
 size_t gv_graph_order_chain_count(const gv_graph_order *order)
 {
-    return order->relations[GV_BY_ORDINARY_EDGES].chain_count;
+    return order->relations[GV_BY_KNOWN_ORDER].chain_count;
 }
 
-uint32_t gv_graph_order_chain(const gv_graph_order *order, uint32_t node)
+uint32_t gv_graph_order_chain(const gv_graph_order *order, uint32_t point)
 {
-    return order->relations[GV_BY_ORDINARY_EDGES].chain[node];
+    return order->relations[GV_BY_KNOWN_ORDER].chain[point];
 }
 
-uint32_t gv_graph_order_position(const gv_graph_order *order, uint32_t node)
+uint32_t gv_graph_order_position(const gv_graph_order *order, uint32_t point)
 {
-    return order->relations[GV_BY_ORDINARY_EDGES].position[node];
+    return order->relations[GV_BY_KNOWN_ORDER].position[point];
 }
 
-uint32_t gv_graph_order_chain_by(const gv_graph_order *order, enum gv_relation which, uint32_t node)
+uint32_t gv_graph_order_chain_by(const gv_graph_order *order, enum gv_relation which, uint32_t point)
 {
-    return relation_of(order, which)->chain[node];
+    return relation_of(order, which)->chain[point];
 }
 
-uint32_t gv_graph_order_position_by(const gv_graph_order *order, enum gv_relation which, uint32_t node)
+uint32_t gv_graph_order_position_by(const gv_graph_order *order, enum gv_relation which, uint32_t point)
 {
-    return relation_of(order, which)->position[node];
+    return relation_of(order, which)->position[point];
 }
 
-bool gv_graph_order_has_programmatic(const gv_graph_order *order)
+bool gv_graph_order_has_assumptions(const gv_graph_order *order)
 {
-    return order->programmatic;
+    return order->points.assumed;
 }

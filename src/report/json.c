@@ -136,6 +136,10 @@ static void write_side(gv_json *json, const char *key, const gv_finding *finding
     gv_json_bool(json, "writes", side->writes);
     gv_json_bool(json, "atomic", side->atomic);
     gv_json_text(json, "precision", gv_access_precision_name(side->precision));
+    gv_json_text(json, "wait",
+                 side->wait == GV_SIDE_BEFORE_WAIT ? "before"
+                 : side->wait == GV_SIDE_NO_WAIT   ? "none"
+                                                   : NULL);
     gv_json_close(json);
 }
 

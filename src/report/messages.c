@@ -142,6 +142,10 @@ void gv_message_side(gv_string *out, const gv_finding *finding, const gv_side *s
         gv_string_add(out, " (with atomic operations)");
     else if (side->reads && side->writes)
         gv_string_add(out, " (reads and writes)");
+    if (side->wait == GV_SIDE_BEFORE_WAIT)
+        gv_string_add(out, ", before its grid-dependency wait");
+    else if (side->wait == GV_SIDE_NO_WAIT)
+        gv_string_add(out, ", which has no grid-dependency wait");
     gv_place place =
         gv_stack_place(finding->trace, graph && side->node < graph->node_count ? graph->nodes[side->node].stack : 0);
     gv_string_add(out, ", launched at ");
@@ -224,9 +228,47 @@ void gv_message_memory(gv_string *out, const gv_finding *finding)
     }
 }
 
+static bool has_edge(const gv_finding *finding, uint32_t from, uint32_t to)
+{
+    const gv_graph *graph = gv_trace_graph(finding->trace, finding->graph);
+    for (size_t e = 0; graph && e < graph->edge_count; e++)
+        if (graph->edges[e].from == from && graph->edges[e].to == to)
+            return true;
+    return false;
+}
+
+// The edge that would help is there, as a programmatic one, which cannot have an ordinary one beside it.
+static void add_programmatic_edge(gv_string *out, const gv_finding *finding)
+{
+    const gv_side *second = &finding->pairs[0].second;
+    gv_string_add(out,
+                  "The edge from #%" PRIu32 " to #%" PRIu32 " is programmatic: it orders what #%" PRIu32
+                  " does after its grid-dependency wait (cudaGridDependencySynchronize), and ",
+                  finding->edge_from, finding->edge_to, finding->edge_to);
+    if (second->node == finding->edge_to && second->wait == GV_SIDE_BEFORE_WAIT)
+        gv_string_add(out,
+                      "these bytes are accessed before. Move the wait in front of that, or make the edge an "
+                      "ordinary one: launch #%" PRIu32 " without programmatic stream serialization.",
+                      finding->edge_to);
+    else
+        gv_string_add(out,
+                      "#%" PRIu32 " does not wait before that. Let it wait first, or make the edge an ordinary one: "
+                      "launch it without programmatic stream serialization.",
+                      finding->edge_to);
+    if (finding->pair_count == 2)
+        gv_string_add(out, " That would order this pair and one more.");
+    else if (finding->pair_count > 2)
+        gv_string_add(out, " That would order all %s pairs of nodes that conflict here.",
+                      gv_number(finding->pair_count));
+}
+
 void gv_message_order(gv_string *out, const gv_finding *finding)
 {
     const gv_race_pair *pair = &finding->pairs[0];
+    if (finding->path && has_edge(finding, finding->edge_from, finding->edge_to)) {
+        add_programmatic_edge(out, finding);
+        return;
+    }
     gv_string_add(out, "Nothing makes ");
     add_side_number(out, finding, &pair->second);
     gv_string_add(out, " wait for ");
@@ -248,12 +290,17 @@ void gv_message_order(gv_string *out, const gv_finding *finding)
         gv_string_add(out, " would order this pair and one more.");
     else
         gv_string_add(out, " would order all %s pairs of nodes that conflict here.", gv_number(finding->pair_count));
+    if (finding->path)
+        gv_string_add(out, " The edges that lead there already do not: on the way, a kernel behind a programmatic edge "
+                           "does not wait, or lets others begin before it has waited.");
 }
 
 void gv_message_order_on_streams(gv_string *out, const gv_finding *finding)
 {
     const gv_graph *graph = gv_trace_graph(finding->trace, finding->graph);
     if (!graph || finding->edge_from >= graph->node_count || finding->edge_to >= graph->node_count)
+        return;
+    if (finding->path && has_edge(finding, finding->edge_from, finding->edge_to))
         return;
     const gv_node *from = &graph->nodes[finding->edge_from], *to = &graph->nodes[finding->edge_to];
     if (!from->stream || !to->stream || from->stream == to->stream)
@@ -615,7 +662,8 @@ void gv_message_incomplete_remedy(gv_string *out, const gv_incomplete_group *gro
     case GV_INCOMPLETE_PROGRAMMATIC:
         gv_string_add(out,
                       "They are ordered if the later kernel of each such edge waits (cudaGridDependencySynchronize) "
-                      "before it touches the bytes. Whether it does was not observed: look at its source.");
+                      "before it touches the bytes. Whether it does was not observed: look at its source. "
+                      "`gravel show FILE access` says of each kernel what was.");
         break;
     case GV_INCOMPLETE_OVERLAP:
         gv_string_add(out,

@@ -202,8 +202,20 @@ static const gv_column access_columns[] = {
     {"launch", "launch", true},      {"graph", "graph", true},           {"node", "node", true},
     {"name", "name", false},         {"access", "access", false},        {"bytes", "bytes", true},
     {"range_count", "ranges", true}, {"precision", "precision", false},  {"source", NULL, false},
-    {"ranges", "where", false},      {"reason", "why not exact", false},
+    {"ranges", "where", false},      {"reason", "why not exact", false}, {"wait", "grid-dependency wait", false},
 };
+
+// What was observed of the wait of a kernel behind programmatic edges; NULL for all others.
+static const char *wait_of(const gv_access *access)
+{
+    switch (access->wait) {
+    case GV_GRID_WAIT_NONE: return "none";
+    case GV_GRID_WAIT_DONE:
+        return access->trigger == GV_GRID_TRIGGER_EARLY ? "waits, lets others begin before" : "waits";
+    case GV_GRID_WAIT_UNKNOWN: break;
+    }
+    return access->wait_reason;
+}
 
 static gv_status show_access_row(show_context *show, const gv_access *access, const char *what, gv_bytes encoded)
 {
@@ -222,6 +234,7 @@ static gv_status show_access_row(show_context *show, const gv_access *access, co
     gv_table_text(&show->table, gv_access_source_name(access->source));
     gv_table_ranges(&show->table, set.ranges, set.count, RANGES_SHOWN);
     gv_table_text(&show->table, access->reason);
+    gv_table_text(&show->table, wait_of(access));
     gv_range_set_free(&set);
     return GV_OK;
 }
@@ -236,9 +249,14 @@ static gv_status show_access(show_context *show)
         const struct {
             const char *name;
             gv_bytes encoded;
-        } kinds[] = {{"reads", access->reads}, {"writes", access->writes}, {"atomics", access->atomics}};
+        } kinds[] = {{"reads", access->reads},
+                     {"writes", access->writes},
+                     {"atomics", access->atomics},
+                     {"reads before the wait", access->early_reads},
+                     {"writes before the wait", access->early_writes},
+                     {"atomics before the wait", access->early_atomics}};
         bool any = false;
-        for (size_t kind = 0; kind < 3 && status == GV_OK; kind++) {
+        for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds && status == GV_OK; kind++) {
             if (kinds[kind].encoded.length) {
                 status = show_access_row(show, access, kinds[kind].name, kinds[kind].encoded);
                 any = true;

@@ -148,9 +148,13 @@ static void print_incomplete(text_report *report, const gv_incomplete_group *gro
 {
     gv_message_incomplete_title(&report->text, group, report->name_process);
     print_paragraph(report, "");
-    // What the reason of undecided pairs says, the title and the nodes say too.
-    if (!gv_incomplete_is_about_pairs(group->kind))
-        gv_string_add_safe(&report->text, group->reason);
+    // What the reason of undecided pairs says, the title and the nodes say too, but for why a wait was not observed.
+    const char *reason = group->reason;
+    if (gv_incomplete_is_about_pairs(group->kind)) {
+        reason = reason ? strstr(reason, ": ") : NULL;
+        reason = reason ? reason + 2 : NULL;
+    }
+    gv_string_add_safe(&report->text, reason);
     print_row(report, "reason");
     if (report->options->verbose) {
         list_incomplete(report, group, findings, overview);

@@ -388,7 +388,8 @@ static gv_status load_armed(gv_loader *loader, const gv_armed_record *record)
 
 static gv_status load_access(gv_loader *loader, const gv_access_record *record)
 {
-    const gv_bytes sets[] = {record->reads, record->writes, record->atomics};
+    const gv_bytes sets[] = {record->reads,       record->writes,       record->atomics,
+                             record->early_reads, record->early_writes, record->early_atomics};
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         gv_error problem = {0};
         if (gv_ranges_check(sets[i], NULL, NULL, &problem) != GV_OK)
@@ -400,16 +401,21 @@ static gv_status load_access(gv_loader *loader, const gv_access_record *record)
         return gv_load_out_of_memory(loader);
     gv_access *row;
     APPEND(row, accesses, access_count, access_capacity);
-    loader->access_reasons[row - loader->trace->accesses] = record->reason;
+    loader->access_reasons[row - loader->trace->accesses] =
+        (struct access_reasons){record->reason, record->wait_reason};
     row->launch = record->launch;
     row->graph = record->graph;
     row->node = (uint32_t)record->node;
     row->source = enumerator(record->source, GV_SOURCE_REACHED, GV_SOURCE_NONE);
     row->precision = enumerator(record->precision, GV_PRECISION_INCOMPLETE, GV_PRECISION_INCOMPLETE);
     row->duration_ns = record->duration_ns;
-    TRY(copy_bytes(loader, record->reads, &row->reads));
-    TRY(copy_bytes(loader, record->writes, &row->writes));
-    return copy_bytes(loader, record->atomics, &row->atomics);
+    row->wait = enumerator(record->wait, GV_GRID_WAIT_DONE, GV_GRID_WAIT_UNKNOWN);
+    row->trigger = enumerator(record->trigger, GV_GRID_TRIGGER_LATE, GV_GRID_TRIGGER_UNKNOWN);
+    gv_bytes *const to[] = {&row->reads,       &row->writes,       &row->atomics,
+                            &row->early_reads, &row->early_writes, &row->early_atomics};
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        TRY(copy_bytes(loader, sets[i], to[i]));
+    return GV_OK;
 }
 
 static gv_status load_note(gv_loader *loader, const gv_note_record *record)

@@ -25,6 +25,11 @@ struct graph_growth {
     size_t node_capacity, edge_capacity;
 };
 
+// What resolves to the texts of an access row: string ids.
+struct access_reasons {
+    uint64_t precision, wait;
+};
+
 // A string that was used before its definition came: looked up once all is read.
 struct late_string {
     const char **place;
@@ -44,7 +49,7 @@ typedef struct gv_loader {
     size_t symbol_count, symbol_capacity;
     struct late_string *late;
     size_t late_count, late_capacity;
-    uint64_t *access_reasons; // string ids, beside trace->accesses
+    struct access_reasons *access_reasons; // beside trace->accesses
     size_t reason_capacity;
     size_t operation_capacity, exec_version_capacity, access_capacity, armed_capacity, note_capacity;
 } gv_loader;

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GV_TRACE_MAJOR = 1, GV_TRACE_MINOR = 0 };
+enum { GV_TRACE_MAJOR = 1, GV_TRACE_MINOR = 1 };
 
 // Text inside the decoded frame, not NUL-terminated; valid as long as the buffer it points into.
 typedef struct gv_text {
@@ -207,7 +207,8 @@ typedef struct gv_numbers {
 
 // What one node of an armed launch accessed. Range fields: see gv_ranges_encode in trace/ranges.h. A byte that was
 // accessed atomically is in `atomics` and not, for that access, in reads or writes. For a child graph's node, `graph` is the
-// child's snapshot.
+// child's snapshot. From `wait` on: of a kernel behind a programmatic edge, how it stands to its grid-dependency wait. The
+// early ranges, those it accessed before the wait, are part of the others.
 #define GV_ACCESS_FIELDS(FIELD)                                                                                        \
     FIELD(1, NUMBER, launch)                                                                                           \
     FIELD(2, NUMBER, graph)                                                                                            \
@@ -218,7 +219,13 @@ typedef struct gv_numbers {
     FIELD(7, BYTES, writes)                                                                                            \
     FIELD(8, BYTES, atomics)                                                                                           \
     FIELD(9, NUMBER, reason) /* string id: why the node is not exact */                                                \
-    FIELD(10, NUMBER, duration_ns)
+    FIELD(10, NUMBER, duration_ns)                                                                                     \
+    FIELD(11, NUMBER, wait)    /* enum gv_grid_wait */                                                                 \
+    FIELD(12, NUMBER, trigger) /* enum gv_grid_trigger */                                                              \
+    FIELD(13, BYTES, early_reads)                                                                                      \
+    FIELD(14, BYTES, early_writes)                                                                                     \
+    FIELD(15, BYTES, early_atomics)                                                                                    \
+    FIELD(16, NUMBER, wait_reason) /* string id: why its wait was not observed */
 
 // Something the reader of a report should know: an incompleteness, a switched-off part, a watchdog's word.
 #define GV_NOTE_FIELDS(FIELD)                                                                                          \
@@ -350,6 +357,20 @@ enum gv_access_precision {
     GV_PRECISION_EXACT = 0,     // these accesses happened
     GV_PRECISION_EXTENT = 1,    // the node may touch any part of these ranges, or none
     GV_PRECISION_INCOMPLETE = 2 // there may be accesses that no record lists
+};
+
+// How a kernel behind programmatic edges waits for the kernels in front of them (griddepcontrol.wait).
+enum gv_grid_wait {
+    GV_GRID_WAIT_UNKNOWN = 0, // not observed
+    GV_GRID_WAIT_NONE = 1,    // it does not: everything it does may come before they are complete
+    GV_GRID_WAIT_DONE = 2     // it does: what is not in the early ranges came after its wait
+};
+
+// When such a kernel lets those behind it begin (griddepcontrol.launch_dependents, or the end of its blocks).
+enum gv_grid_trigger {
+    GV_GRID_TRIGGER_UNKNOWN = 0,
+    GV_GRID_TRIGGER_EARLY = 1, // they can begin before its own wait has returned in any thread
+    GV_GRID_TRIGGER_LATE = 2   // they cannot
 };
 
 enum gv_function_flag {

@@ -230,7 +230,8 @@ static void resolve_accesses(gv_loader *loader)
             trace->undefined += defined;
             continue;
         }
-        access->reason = string_of(loader, loader->access_reasons[i]);
+        access->reason = string_of(loader, loader->access_reasons[i].precision);
+        access->wait_reason = string_of(loader, loader->access_reasons[i].wait);
         trace->accesses[kept++] = *access;
     }
     trace->access_count = kept;

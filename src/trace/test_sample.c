@@ -139,14 +139,15 @@ static void write_graphs(gv_writer *writer)
 
 static void write_launch(gv_writer *writer)
 {
-    uint8_t room[3][64];
+    uint8_t room[4][64];
     gv_range read[] = {{0x20000, 0x20100}, {0x20200, 0x20204}}, written[] = {{0x10000, 0x11000}},
              counter[] = {{0x7f0000, 0x7f0008}};
     WRITE(operation, .sequence = 7, .kind = GV_OP_GRAPH_LAUNCH, .thread = 4242, .stream = 1, .object = 1, .stack = 1);
     WRITE(access, .launch = 7, .graph = 1, .node = 0, .source = GV_SOURCE_SOFT, .reads = encode(room[0], read, 2),
-          .writes = encode(room[1], written, 1), .atomics = encode(room[2], counter, 1), .duration_ns = 5000);
+          .writes = encode(room[1], written, 1), .atomics = encode(room[2], counter, 1), .duration_ns = 5000,
+          .wait = GV_GRID_WAIT_DONE, .trigger = GV_GRID_TRIGGER_LATE, .early_reads = encode(room[3], read, 1));
     WRITE(access, .launch = 7, .graph = 1, .node = 1, .source = GV_SOURCE_SOFT, .precision = GV_PRECISION_INCOMPLETE,
-          .reason = 3);
+          .reason = 3, .wait_reason = 4);
     WRITE(access, .launch = 7, .graph = 1, .node = 2, .source = GV_SOURCE_PARAMETERS,
           .writes = encode(room[1], written, 1));
     WRITE(access, .launch = 7, .graph = 2, .node = 0, .source = GV_SOURCE_PARAMETERS, .reads = encode(room[0], read, 1),

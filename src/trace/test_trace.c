@@ -108,6 +108,14 @@ static void test_sample(void **state)
     assert_int_equal(bytes, 260);
     assert_null(access[0].reason);
     assert_string_equal(access[1].reason, "TMA copies cannot be seen");
+    assert_int_equal(access[0].wait, GV_GRID_WAIT_DONE);
+    assert_int_equal(access[0].trigger, GV_GRID_TRIGGER_LATE);
+    assert_int_equal(gv_ranges_check(access[0].early_reads, &count, &bytes, NULL), GV_OK);
+    assert_int_equal(bytes, 256);
+    assert_int_equal(access[0].early_writes.length, 0);
+    assert_null(access[0].wait_reason);
+    assert_int_equal(access[1].wait, GV_GRID_WAIT_UNKNOWN);
+    assert_non_null(access[1].wait_reason);
     assert_int_equal(trace->note_count, 1);
     assert_int_equal(trace->notes[0].node, 2);
     gv_trace_free(trace);
@@ -370,7 +378,7 @@ static void test_unknown_enumerators(void **state)
     WRITE(operation, .sequence = 1, .kind = 1000);
     WRITE(graph, .id = 1, .nodes = 1, .origin = 9);
     WRITE(node, .graph = 1, .index = 0, .kind = UINT64_MAX);
-    WRITE(access, .launch = 1, .graph = 1, .node = 0, .precision = 12, .source = 99);
+    WRITE(access, .launch = 1, .graph = 1, .node = 0, .precision = 12, .source = 99, .wait = 8, .trigger = 9);
     WRITE(armed, .launch = 1, .graph = 1, .status = 5);
     WRITE(note, .severity = 6, .text = TEXT("?"));
     WRITE(allocation, .id = 1, .kind = 1ull << 32);
@@ -382,6 +390,8 @@ static void test_unknown_enumerators(void **state)
     assert_int_equal(trace->graphs[1].nodes[0].kind, INT_MAX);
     assert_int_equal(trace->accesses[0].precision, GV_PRECISION_INCOMPLETE);
     assert_int_equal(trace->accesses[0].source, GV_SOURCE_NONE);
+    assert_int_equal(trace->accesses[0].wait, GV_GRID_WAIT_UNKNOWN);
+    assert_int_equal(trace->accesses[0].trigger, GV_GRID_TRIGGER_UNKNOWN);
     assert_int_equal(trace->armed[0].status, GV_ARMED_FAILED);
     assert_int_equal(trace->notes[0].severity, GV_NOTE_INCOMPLETE);
     assert_int_equal(trace->allocations[1].kind, GV_ALLOCATION_DEVICE);
@@ -414,6 +424,7 @@ static void test_rule_breakers(void **state)
         CASE("out of range", edges, .graph = 1, .items = NUMBERS(0, 1, 256, 0)),
         CASE("range 0", access, .launch = 1, .graph = 1, .reads = {(const uint8_t *)"\x01\x00", 2}),
         CASE("range 1", access, .launch = 1, .graph = 1, .atomics = {(const uint8_t *)"\x01\x01\x00\x01", 4}),
+        CASE("range 0", access, .launch = 1, .graph = 1, .early_atomics = {(const uint8_t *)"\x01\x00", 2}),
         CASE("no graph can have", access, .launch = 1, .graph = 1, .node = 1ull << 32),
         CASE("described twice", process, .pid = 3),
     };

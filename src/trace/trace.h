@@ -106,6 +106,10 @@ typedef struct gv_access {
     gv_bytes reads, writes, atomics; // checked encodings
     const char *reason;              // NULL when exact
     uint64_t duration_ns;
+    enum gv_grid_wait wait;
+    enum gv_grid_trigger trigger;
+    gv_bytes early_reads, early_writes, early_atomics; // checked encodings
+    const char *wait_reason;                           // why the wait was not observed; NULL when there is none
 } gv_access;
 
 typedef struct gv_armed {

@@ -35,6 +35,7 @@ golden check-group.txt 1 check group.gravel
 golden check-group-all-pairs.txt 1 check --all-pairs group.gravel
 golden check-incomplete.txt 0 check incomplete.gravel
 golden check-incomplete-required.txt 1 check --require-complete incomplete.gravel
+golden check-waits.txt 1 check --all-pairs waits.gravel
 golden check-several.txt 1 check several.gravel
 golden check-buckets.txt 1 check buckets.gravel
 golden check-buckets-verbose.txt 1 check --verbose buckets.gravel
@@ -52,6 +53,7 @@ golden check-suppressed-incomplete.txt 0 check --require-complete --suppress inc
 golden check-suppressed-in-part.txt 1 check --suppress group.supp group.gravel
 golden check-race.json 1 check --json race.gravel
 golden check-group.json 1 check --json group.gravel
+golden check-waits.json 1 check --json waits.gravel
 golden check-several.json 1 check --json several.gravel
 golden check-buckets.json 1 check --json buckets.gravel
 golden check-extents.json 1 check --json extents.gravel
@@ -63,6 +65,7 @@ for table in graphs nodes edges access allocations launches; do
 done
 golden show-group-nodes.txt 0 show group.gravel nodes
 golden show-incomplete-access.txt 0 show incomplete.gravel access --graph 1
+golden show-waits-access.txt 0 show waits.gravel access
 golden show-child-graphs.txt 0 show child.gravel graphs
 golden show-child-nodes.txt 0 show child.gravel nodes --graph 2
 golden show-ranges-access.txt 0 show ranges.gravel access

@@ -57,7 +57,8 @@ enum {
     STRING_CALL,
     STRING_UNSEEN,
     STRING_ENGINE,
-    STRING_LAUNCH
+    STRING_LAUNCH,
+    STRING_NOT_HELD
 };
 enum { STACK_COPY = 1, STACK_TOPK, STACK_ALLOCATE, STACK_CAPTURE, STACK_HOST, STACK_BARE };
 enum { FUNCTION_SCALE = 1, FUNCTION_TOPK, FUNCTION_FILL, FUNCTION_GEMM, FUNCTION_TRITON };
@@ -72,6 +73,7 @@ static void definitions(void)
     WRITE(string, .id = STRING_UNSEEN, .text = TEXT("its code has TMA tensor copies"));
     WRITE(string, .id = STRING_ENGINE, .text = TEXT("/home/dev/engine/decode.c"));
     WRITE(string, .id = STRING_LAUNCH, .text = TEXT("launch_decode"));
+    WRITE(string, .id = STRING_NOT_HELD, .text = TEXT("it did not begin beside the kernel in front of it"));
     WRITE(module, .id = 1, .path = TEXT("/home/dev/engine/build/engine"), .build_id = {(const uint8_t *)"\x01\x02", 2});
     WRITE(module, .id = 2, .path = TEXT("/usr/local/cuda/lib64/libcudart.so.13"));
     WRITE(stack, .id = STACK_COPY, .host = NUMBERS(2, 0x100),
@@ -247,6 +249,34 @@ static void write_incomplete(const char *path)
     access_of(7, 2, 1, BUFFER, 64, OTHER, 64);
     WRITE(armed, .launch = 7, .exec = 2, .graph = 2, .duration_ns = 90000);
     end(7);
+}
+
+// Programmatic edges from one kernel to four: one waits first, one reads some of the bytes before its wait, one does
+// not wait, and of one it was not observed. A sixth kernel relies on the one that does not wait.
+static void write_waits(const char *path)
+{
+    enum { GRAPH = 1, LAUNCH = 5 };
+    begin(path, 812, "python serve.py");
+    definitions();
+    WRITE(graph, .id = GRAPH, .origin = GV_GRAPH_CAPTURED, .nodes = 6, .edges = 5, .stack = STACK_CAPTURE);
+    kernel(GRAPH, 0, FUNCTION_FILL, STACK_COPY, 1);
+    for (uint64_t i = 1; i < 6; i++)
+        kernel(GRAPH, i, i == 5 ? FUNCTION_TOPK : FUNCTION_SCALE, STACK_TOPK, i == 5 ? 2 : 1);
+    WRITE(edges, .graph = GRAPH, .items = NUMBERS(0, 1, 1, 1, 0, 2, 1, 1, 0, 3, 1, 1, 0, 4, 1, 1, 3, 5, 0, 0));
+    launch(LAUNCH - 1, 1, GRAPH);
+    uint8_t reads[64], writes[64], early[64];
+    access_of(LAUNCH, GRAPH, 0, 0, 0, BUFFER, 1024);
+    for (uint64_t i = 1; i < 5; i++)
+        WRITE(access, .launch = LAUNCH, .graph = GRAPH, .node = i, .source = GV_SOURCE_SANITIZER,
+              .reads = encode(reads, BUFFER, 1024), .writes = encode(writes, OTHER + 4096 * i, 64),
+              .wait = i == 3   ? GV_GRID_WAIT_NONE
+                      : i == 4 ? GV_GRID_WAIT_UNKNOWN
+                               : GV_GRID_WAIT_DONE,
+              .trigger = i < 3 ? i == 1 ? GV_GRID_TRIGGER_EARLY : GV_GRID_TRIGGER_LATE : 0,
+              .early_reads = encode(early, BUFFER, i == 2 ? 256 : 0), .wait_reason = i == 4 ? STRING_NOT_HELD : 0);
+    access_of(LAUNCH, GRAPH, 5, BUFFER, 512, OTHER, 64);
+    WRITE(armed, .launch = LAUNCH, .exec = 1, .graph = GRAPH, .duration_ns = 90000);
+    end(LAUNCH);
 }
 
 // Four graphs: one with two copies that write the same row, one that could not be run node by node, one that was never
@@ -475,6 +505,7 @@ int main(int argc, char **argv)
     write_race("killed.gravel", false);
     write_group("group.gravel");
     write_incomplete("incomplete.gravel");
+    write_waits("waits.gravel");
     write_several("several.gravel");
     write_buckets("buckets.gravel");
     write_child("child.gravel");

@@ -169,10 +169,15 @@ static void walk_armed(const gv_trace *trace)
         PROMISE(access->graph && access->graph < trace->graph_count);
         PROMISE(access->node < trace->graphs[access->graph].node_count);
         PROMISE(access->source <= GV_SOURCE_REACHED && access->precision <= GV_PRECISION_INCOMPLETE);
+        PROMISE(access->wait <= GV_GRID_WAIT_DONE && access->trigger <= GV_GRID_TRIGGER_LATE);
         touch_optional(access->reason);
+        touch_optional(access->wait_reason);
         walk_ranges(access->reads);
         walk_ranges(access->writes);
         walk_ranges(access->atomics);
+        walk_ranges(access->early_reads);
+        walk_ranges(access->early_writes);
+        walk_ranges(access->early_atomics);
     }
     for (size_t i = 0; i < trace->note_count; i++) {
         const gv_note *note = &trace->notes[i];
