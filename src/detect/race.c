@@ -125,9 +125,13 @@ static void add_record(launch_input *input, const gv_graph_order *order, const g
     const gv_bytes early_fields[] = {access->early_reads, access->early_writes, access->early_atomics};
     uint32_t early = gv_graph_order_early(order, node);
     static const uint8_t happened[] = {GV_RACE_READ, GV_RACE_WRITE, GV_RACE_ATOMIC};
+    static const uint8_t changed[] = {GV_RACE_READ, GV_RACE_CHANGE, GV_RACE_ATOMIC};
     static const uint8_t tight[] = {GV_RACE_TIGHT_READ, GV_RACE_TIGHT_WRITE, GV_RACE_TIGHT_WRITE};
     static const uint8_t loose[] = {GV_RACE_LOOSE_READ, GV_RACE_LOOSE_WRITE, GV_RACE_LOOSE_WRITE};
-    const uint8_t *kinds = is_tight(access) ? tight : access->precision == GV_PRECISION_EXTENT ? loose : happened;
+    const uint8_t *kinds = is_tight(access)                           ? tight
+                           : access->precision == GV_PRECISION_EXTENT ? loose
+                           : access->source == GV_SOURCE_CHANGED      ? changed
+                                                                      : happened;
     input->extents |= is_tight(access);
     for (size_t k = 0; k < 3; k++) {
         if (early_fields[k].length && early != node)

@@ -12,7 +12,8 @@
 // How many undecided pairs of a kind are told apart.
 enum { GV_RACE_UNDECIDED_LIMIT = 1 << 14 };
 
-// How a node accesses a byte; a set of these is a mask. The first three happened. A tight extent is a tensor the node
+// How a node accesses a byte; a set of these is a mask. The first four happened; of a change it is not known whether it
+// was a plain write or an atomic one. A tight extent is a tensor the node
 // was given a tensor map of; a loose one is an allocation that its parameters lead into, of which it may touch any part
 // or none (docs/opaque-nodes.md).
 enum {
@@ -23,10 +24,11 @@ enum {
     GV_RACE_TIGHT_WRITE = 16,
     GV_RACE_LOOSE_READ = 32,
     GV_RACE_LOOSE_WRITE = 64,
+    GV_RACE_CHANGE = 128,
 
-    GV_RACE_HAPPENED = GV_RACE_READ | GV_RACE_WRITE | GV_RACE_ATOMIC,
+    GV_RACE_HAPPENED = GV_RACE_READ | GV_RACE_WRITE | GV_RACE_ATOMIC | GV_RACE_CHANGE,
     GV_RACE_ANY_READ = GV_RACE_READ | GV_RACE_TIGHT_READ | GV_RACE_LOOSE_READ,
-    GV_RACE_ANY_WRITE = GV_RACE_WRITE | GV_RACE_TIGHT_WRITE | GV_RACE_LOOSE_WRITE
+    GV_RACE_ANY_WRITE = GV_RACE_WRITE | GV_RACE_CHANGE | GV_RACE_TIGHT_WRITE | GV_RACE_LOOSE_WRITE
 };
 
 // Most racing pairs of one graph that are kept; a graph with more is broken in some other way than by a forgotten

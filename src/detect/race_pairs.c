@@ -112,11 +112,27 @@ static bool goes_first(const gv_race_subject *subject, uint32_t a, uint32_t b)
     return !gv_graph_order_leads(subject->order, b, a) && made_before(subject, a, b);
 }
 
-// Do two masks of accesses that happened conflict? Plain writes with everything, atomics with plain accesses only.
+// Do two masks of reads, writes and atomics conflict? Plain writes with everything, atomics with plain accesses only.
 static bool conflict(uint8_t a, uint8_t b)
 {
     return (a & GV_RACE_WRITE) || (b & GV_RACE_WRITE) || ((a & GV_RACE_ATOMIC) && (b & GV_RACE_READ)) ||
            ((a & GV_RACE_READ) && (b & GV_RACE_ATOMIC));
+}
+
+// Do two masks of accesses that happened conflict, whatever the changes among them were?
+static bool certainly_conflict(uint8_t a, uint8_t b)
+{
+    const uint8_t change = GV_RACE_CHANGE;
+    uint8_t atomic_a = a & change ? (uint8_t)((a & ~change) | GV_RACE_ATOMIC) : a;
+    uint8_t atomic_b = b & change ? (uint8_t)((b & ~change) | GV_RACE_ATOMIC) : b;
+    return a && b && conflict(atomic_a, atomic_b);
+}
+
+// A mask of accesses that happened as a report gives it: what changed bytes wrote them.
+static uint8_t plain(uint8_t mask)
+{
+    return (uint8_t)((mask & (GV_RACE_READ | GV_RACE_WRITE | GV_RACE_ATOMIC)) |
+                     (mask & GV_RACE_CHANGE ? GV_RACE_WRITE : 0));
 }
 
 // The tight extents of a mask as the accesses they stand for. What may be read and written counts as read: a map that
@@ -142,25 +158,25 @@ enum meeting { MEET_NOTHING, MEET_RACE, MEET_OVERLAP };
 static enum meeting meet(uint8_t *a, uint8_t *b, bool *a_extent, bool *b_extent)
 {
     uint8_t all_a = *a, all_b = *b, seen_a = all_a & GV_RACE_HAPPENED, seen_b = all_b & GV_RACE_HAPPENED;
-    enum { CHANGES = GV_RACE_WRITE | GV_RACE_ATOMIC };
+    const uint8_t writes = GV_RACE_WRITE | GV_RACE_ATOMIC | GV_RACE_CHANGE, atomics = GV_RACE_ATOMIC | GV_RACE_CHANGE;
     *a_extent = *b_extent = false;
-    if (seen_a && seen_b && conflict(seen_a, seen_b)) {
-        *a = seen_a;
-        *b = seen_b;
+    if (certainly_conflict(seen_a, seen_b)) {
+        *a = plain(seen_a);
+        *b = plain(seen_b);
         return MEET_RACE;
     }
     // Two atomic updates of a byte that both nodes also have maps of: the maps are most likely what the updates went
     // through.
-    bool both_atomic = seen_a & seen_b & GV_RACE_ATOMIC;
-    if ((seen_a & CHANGES) && tight(all_b) && !both_atomic) {
-        *a = seen_a;
+    bool both_atomic = (seen_a & atomics) && (seen_b & atomics);
+    if ((seen_a & writes) && tight(all_b) && !both_atomic) {
+        *a = plain(seen_a);
         *b = tight(all_b);
         *b_extent = true;
         return MEET_RACE;
     }
-    if ((seen_b & CHANGES) && tight(all_a) && !both_atomic) {
+    if ((seen_b & writes) && tight(all_a) && !both_atomic) {
         *a = tight(all_a);
-        *b = seen_b;
+        *b = plain(seen_b);
         *a_extent = true;
         return MEET_RACE;
     }

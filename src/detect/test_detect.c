@@ -310,6 +310,35 @@ static void test_a_small_part_of_a_tensor_is_undecided(void **state)
     }
 }
 
+// A comparison shows that bytes were changed. Whether by a plain write matters only beside atomic operations.
+static void test_changes_that_may_be_atomic(void **state)
+{
+    enum other { READS, WRITES, UPDATES, CHANGES };
+    for (enum other other = READS; other <= CHANGES; other++) {
+        builder *b = begin();
+        uint64_t graph = add_graph(b, 2);
+        arm(b, 100, graph);
+        record(b, graph, 0, NOTHING, BLOCK)->source = GV_SOURCE_CHANGED;
+        gv_access *row = record(b, graph, 1, other == READS ? BLOCK : NOTHING, other == READS ? NOTHING : BLOCK);
+        if (other == CHANGES)
+            row->source = GV_SOURCE_CHANGED;
+        if (other == UPDATES) {
+            row->atomics = row->writes;
+            row->writes = (gv_bytes){0};
+        }
+        const gv_finding *finding = only_finding(b);
+        if (other == READS || other == WRITES) {
+            assert_int_equal(finding->id, other == READS ? GV_FINDING_RACE_RAW : GV_FINDING_RACE_WAW);
+            assert_int_equal(finding->confidence, GV_CERTAIN);
+            assert_true(finding->pairs[0].first.writes);
+            assert_false(finding->pairs[0].first.atomic);
+        } else {
+            assert_int_equal(finding->incomplete, GV_INCOMPLETE_OVERLAP);
+        }
+        finish(b);
+    }
+}
+
 // Two split kernels that add into one tensor with atomic operations, seen by comparison, through maps.
 static void test_atomic_updates_through_maps_do_not_race(void **state)
 {
@@ -881,6 +910,7 @@ int main(void)
         cmocka_unit_test(test_extents_make_races_only_with_writes_that_happened),
         cmocka_unit_test(test_kernels_that_share_an_extent_are_undecided),
         cmocka_unit_test(test_a_small_part_of_a_tensor_is_undecided),
+        cmocka_unit_test(test_changes_that_may_be_atomic),
         cmocka_unit_test(test_atomic_updates_through_maps_do_not_race),
         cmocka_unit_test(test_several_records_of_a_node_count_together),
         cmocka_unit_test(test_launches_of_one_graph_show_a_pair_once),

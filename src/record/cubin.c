@@ -23,6 +23,15 @@ static unsigned flags_of(unsigned operation, uint64_t second)
         return GV_FUNCTION_TENSOR_COPY | GV_FUNCTION_TENSOR_REDUCE;
     case 0x1b9: // UTMACCTL: bit 82 is set when it prefetches a map, and not when it drops one that was changed
         return second >> 18 & 1 ? 0 : GV_FUNCTION_TENSOR_REPLACE;
+    case 0x18a: // ATOM
+    case 0x18b: // ATOM.CAS
+    case 0x18e: // RED
+    case 0x1a3: // ATOMG of floating-point numbers
+    case 0x1a6: // REDG of floating-point numbers
+    case 0x1a8: // ATOMG
+    case 0x1a9: // ATOMG.CAS
+    case 0x1bb: // UBLKRED: bulk reduction
+        return GV_FUNCTION_ATOMIC;
     case 0x1a5: // LDGMC: multimem load and reduce
         return GV_FUNCTION_MULTIMEM;
     default: break;

@@ -5,11 +5,45 @@
 #define SHARED extern __shared__ __align__(128) char shared[];                                                         \
     unsigned at = (unsigned)__cvta_generic_to_shared(shared)
 
-extern "C" __global__ void plain(float *data, int count)
+extern "C" __global__ void plain(float *data)
 {
-    if (count)
-        atomicAdd(data, 1.0f);
+    __shared__ int counter;
+    atomicAdd(&counter, 1);
     data[1] = data[2];
+}
+
+extern "C" __global__ void atomic(int *data)
+{
+    atomicAdd(data, 1);
+}
+
+extern "C" __global__ void atomic_result(int *data)
+{
+    data[1] = atomicAdd(data, 1);
+}
+
+extern "C" __global__ void atomic_compare(int *data)
+{
+    data[1] = atomicCAS(data, 1, 2);
+}
+
+extern "C" __global__ void atomic_generic(int **data, int *out)
+{
+    __shared__ int counter;
+    int *which = data[0] ? data[0] : &counter;
+    out[0] = atomicExch(which, 3);
+}
+
+extern "C" __global__ void atomic_float(float *data)
+{
+    data[1] = atomicAdd(data, 2.0f);
+}
+
+extern "C" __global__ void bulk_reduce(char *data)
+{
+    SHARED;
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], 1024;" ::"l"(data), "r"(at)
+                 : "memory");
 }
 
 extern "C" __global__ void bulk_copy(char *data)

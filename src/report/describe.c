@@ -114,7 +114,8 @@ const char *gv_armed_status_name(enum gv_armed_status status)
 
 const char *gv_access_source_name(enum gv_access_source source)
 {
-    static const char *const names[] = {"none", "sanitizer", "parameters", "soft", "tensor map", "compared", "reached"};
+    static const char *const names[] = {"none",       "sanitizer", "parameters", "soft",
+                                        "tensor map", "compared",  "reached",    "changed"};
     return WORD(names, source);
 }
 

@@ -406,7 +406,7 @@ static gv_status load_access(gv_loader *loader, const gv_access_record *record)
     row->launch = record->launch;
     row->graph = record->graph;
     row->node = (uint32_t)record->node;
-    row->source = enumerator(record->source, GV_SOURCE_REACHED, GV_SOURCE_NONE);
+    row->source = enumerator(record->source, GV_SOURCE_CHANGED, GV_SOURCE_NONE);
     row->precision = enumerator(record->precision, GV_PRECISION_INCOMPLETE, GV_PRECISION_INCOMPLETE);
     row->duration_ns = record->duration_ns;
     row->wait = enumerator(record->wait, GV_GRID_WAIT_DONE, GV_GRID_WAIT_UNKNOWN);

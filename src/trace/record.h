@@ -348,7 +348,8 @@ enum gv_access_source {
     // Of kernels whose accesses cannot all be seen (docs/opaque-nodes.md):
     GV_SOURCE_TENSOR_MAP = 4, // one tensor that the kernel has a tensor map of
     GV_SOURCE_COMPARED = 5,   // bytes compared before and after the node
-    GV_SOURCE_REACHED = 6     // allocations and variables that the kernel's parameters lead to
+    GV_SOURCE_REACHED = 6,    // allocations and variables that the kernel's parameters lead to
+    GV_SOURCE_CHANGED = 7     // bytes compared, and written plainly or by atomic operations: which is not known
 };
 
 // A node may have several access records, one for each way in which its accesses became known: it touches nothing
@@ -385,7 +386,9 @@ enum gv_function_flag {
     GV_FUNCTION_TENSOR_REDUCE = 1u << 8,  // tensor copies that update global memory atomically
     GV_FUNCTION_TENSOR_REPLACE = 1u << 9, // it uses tensor maps that are changed while it runs
     GV_FUNCTION_SURFACE_STORE = 1u << 10, // surface stores and reductions
-    GV_FUNCTION_DEVICE_HEAP = 1u << 11    // its module allocates memory from the device (malloc in a kernel)
+    GV_FUNCTION_DEVICE_HEAP = 1u << 11,   // its module allocates memory from the device (malloc in a kernel)
+    GV_FUNCTION_ATOMIC = 1u << 12,        // atomic operations on global memory (which are reported)
+    GV_FUNCTION_UNSEEN = 1u << 13         // none of its accesses is reported
 };
 
 enum gv_note_severity { GV_NOTE_INFO = 0, GV_NOTE_INCOMPLETE = 1, GV_NOTE_FAILURE = 2 };

@@ -168,7 +168,7 @@ static void walk_armed(const gv_trace *trace)
         const gv_access *access = &trace->accesses[i];
         PROMISE(access->graph && access->graph < trace->graph_count);
         PROMISE(access->node < trace->graphs[access->graph].node_count);
-        PROMISE(access->source <= GV_SOURCE_REACHED && access->precision <= GV_PRECISION_INCOMPLETE);
+        PROMISE(access->source <= GV_SOURCE_CHANGED && access->precision <= GV_PRECISION_INCOMPLETE);
         PROMISE(access->wait <= GV_GRID_WAIT_DONE && access->trigger <= GV_GRID_TRIGGER_LATE);
         touch_optional(access->reason);
         touch_optional(access->wait_reason);
