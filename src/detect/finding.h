@@ -22,6 +22,7 @@ enum gv_incomplete_kind {
     GV_INCOMPLETE_GRAPH,        // the launch was not recorded, or not to its end
     GV_INCOMPLETE_PROGRAMMATIC, // conflicting pairs that only a programmatic edge orders
     GV_INCOMPLETE_TRACE,        // the trace is cut or damaged, or the recorder noted that it missed something
+    GV_INCOMPLETE_NOT_EXECUTED,      // a body of a conditional node was executed in no recorded launch
     GV_INCOMPLETE_NEVER_ARMED,  // a graph was launched but none of its launches was recorded
     GV_INCOMPLETE_OVERLAP,      // unordered pairs of which at least one is known by an extent only
 };

@@ -122,7 +122,11 @@ static const char *gap(const gv_node *node)
     case GV_NODE_ALLOC:
     case GV_NODE_FREE: return NULL;
     case GV_NODE_HOST: return "it is a host function, whose accesses are not recorded";
-    case GV_NODE_CONDITIONAL: return "it is a conditional node, whose bodies are not recorded";
+    case GV_NODE_CONDITIONAL: {
+        // What ran of it is in the nodes of its bodies.
+        size_t bodies;
+        return gv_node_bodies(node, &bodies) ? NULL : "it is a conditional node, whose bodies are not recorded";
+    }
     default: return "no accesses were recorded for it";
     }
 }
@@ -146,7 +150,8 @@ static gv_status inspect_records(inspection *in, const gv_armed *armed)
     return status;
 }
 
-// Looks for nodes of a recorded launch that have no access record, and for records of nodes the graph does not have.
+// Looks for nodes of a recorded launch that have no access record, in each execution of a body that they are part of,
+// and for records of nodes the graph does not have. `flat` is the launch's layout.
 static gv_status inspect_nodes(inspection *in, const gv_armed *armed, const gv_flat_graph *flat)
 {
     const gv_trace *trace = in->trace;
@@ -157,7 +162,7 @@ static gv_status inspect_nodes(inspection *in, const gv_armed *armed, const gv_f
     for (size_t r = 0; r < armed->access_count; r++) {
         const gv_access *row = &trace->accesses[armed->first_access + r];
         size_t uses;
-        const uint32_t *instances = gv_flat_instances_of(flat, row->graph, &uses);
+        const uint32_t *instances = gv_flat_instances_in(flat, row->graph, row->execution, &uses);
         strangers += uses == 0;
         for (size_t i = 0; i < uses && row->node < trace->graphs[row->graph].node_count; i++)
             recorded[flat->instances[instances[i]].first + row->node] = true;
@@ -177,7 +182,8 @@ static gv_status inspect_nodes(inspection *in, const gv_armed *armed, const gv_f
     if (strangers && !status)
         status = add_formatted(
             in, (unseen){.kind = GV_INCOMPLETE_GRAPH, .graph = armed->graph, .launch = armed->launch, .affected = 1},
-            "%zu access records are of graphs that are not part of the launched one and were not checked", strangers);
+            "%zu access records are of graphs or executions that are not part of the launched one and were not checked",
+            strangers);
     gv_free(recorded);
     return status;
 }
@@ -205,7 +211,7 @@ static gv_status inspect_armed(inspection *in, const gv_armed *armed)
         return status;
     gv_flat_graph flat;
     gv_error why = {0};
-    gv_status laid_out = gv_flatten(in->trace, armed->graph, &flat, &why);
+    gv_status laid_out = gv_flatten_launch(in->trace, armed, &flat, &why);
     if (laid_out == GV_ERR_MEMORY)
         return out_of_memory(in);
     whole.node = 0;
@@ -215,6 +221,120 @@ static gv_status inspect_armed(inspection *in, const gv_armed *armed)
     if (armed->status == GV_ARMED_COMPLETE)
         status = inspect_nodes(in, armed, &flat);
     gv_flat_graph_free(&flat);
+    return status;
+}
+
+// ---- Bodies that did not run ------------------------------------------------------------------------------------
+
+// A body in a graph that was recorded to its end. Graphs with one fingerprint are of one structure, and the same
+// instance of them is the same body.
+typedef struct body {
+    uint64_t fingerprint;
+    uint32_t instance, parent;
+    uint64_t top, graph;
+    size_t nodes; // those of child graphs and bodies in it too
+    bool ran;
+} body;
+
+typedef struct bodies {
+    body *items;
+    size_t count, capacity;
+} bodies;
+
+static int by_instance(const void *left, const void *right)
+{
+    const body *a = left, *b = right;
+    int order = compare(a->fingerprint, b->fingerprint);
+    if (!order)
+        order = compare(a->instance, b->instance);
+    return order ? order : compare(a->top, b->top);
+}
+
+// The bodies of one graph, and which of them ran in any of its launches that were recorded to their ends.
+static gv_status gather_bodies(inspection *in, uint64_t graph, const bool *ran, bodies *found)
+{
+    const gv_trace *trace = in->trace;
+    gv_flat_graph flat;
+    gv_status status = gv_flatten(trace, graph, &flat, NULL);
+    if (status)
+        return status == GV_ERR_MEMORY ? out_of_memory(in) : GV_OK; // such a graph has been reported
+    uint64_t fingerprint = flat.has_bodies ? gv_flat_fingerprint(trace, &flat) : 0;
+    size_t *nodes = gv_calloc(flat.instance_count, sizeof *nodes);
+    if (!nodes)
+        status = out_of_memory(in);
+    for (size_t i = flat.instance_count; flat.has_bodies && !status && i-- > 1;) {
+        nodes[i] += trace->graphs[flat.instances[i].graph].node_count;
+        nodes[flat.instances[i].parent] += nodes[i];
+    }
+    for (uint32_t i = 1; flat.has_bodies && !status && i < flat.instance_count; i++) {
+        const gv_flat_instance *at = &flat.instances[i];
+        if (!GV_GROW(found->items, found->capacity, found->count + 1)) {
+            status = out_of_memory(in);
+            break;
+        }
+        bool is_body = trace->graphs[at->graph].origin == GV_GRAPH_BODY;
+        // A child graph runs whenever what it lies in does, which `report_bodies` finds out.
+        found->items[found->count++] =
+            (body){fingerprint, i, at->parent, graph, at->graph, is_body ? nodes[i] : 0, is_body && ran[at->graph]};
+    }
+    gv_free(nodes);
+    gv_flat_graph_free(&flat);
+    return status;
+}
+
+// Reports the outermost bodies that did not run.
+static gv_status report_bodies(inspection *in, bodies *found)
+{
+    gv_status status = GV_OK;
+    bool *ran = gv_calloc(found->count + 1, sizeof *ran); // by instance, of the structure at hand
+    if (!ran)
+        return out_of_memory(in);
+    if (found->count)
+        qsort(found->items, found->count, sizeof *found->items, by_instance);
+    for (size_t i = 0, next; i < found->count && !status; i = next) {
+        const body *at = &found->items[i];
+        bool any = false, is_body = in->trace->graphs[at->graph].origin == GV_GRAPH_BODY;
+        for (next = i; next < found->count && found->items[next].fingerprint == at->fingerprint &&
+                       found->items[next].instance == at->instance;
+             next++)
+            any |= found->items[next].ran;
+        // Instances of a structure come one after the other from 1 on, so that the array has room for each.
+        bool outer = at->parent == 0 || ran[at->parent];
+        ran[at->instance] = is_body ? any : outer;
+        if (is_body && !any && outer && at->nodes)
+            status =
+                add(in, (unseen){.kind = GV_INCOMPLETE_NOT_EXECUTED,
+                                 .graph = at->graph,
+                                 .affected = at->nodes,
+                                 .alike = next - i - 1,
+                                 .reason = "this body of a conditional node was not executed in any recorded launch"});
+    }
+    gv_free(ran);
+    return status;
+}
+
+static gv_status inspect_bodies(inspection *in)
+{
+    const gv_trace *trace = in->trace;
+    bodies found = {0};
+    bool *ran = gv_calloc(trace->graph_count, sizeof *ran), *recorded = gv_calloc(trace->graph_count, sizeof *recorded);
+    gv_status status = ran && recorded ? GV_OK : out_of_memory(in);
+    for (size_t i = 0; i < trace->armed_count && !status; i++) {
+        const gv_armed *armed = &trace->armed[i];
+        if (armed->status != GV_ARMED_COMPLETE || !is_graph(trace, armed->graph))
+            continue;
+        recorded[armed->graph] = true;
+        for (size_t e = 0; e < armed->execution_count; e++)
+            ran[trace->executions[armed->first_execution + e].graph] = true;
+    }
+    for (uint64_t g = 1; g < trace->graph_count && !status; g++)
+        if (recorded[g])
+            status = gather_bodies(in, g, ran, &found);
+    if (!status)
+        status = report_bodies(in, &found);
+    gv_free(found.items);
+    gv_free(ran);
+    gv_free(recorded);
     return status;
 }
 
@@ -359,6 +479,8 @@ gv_status gv_detect_incomplete(const gv_trace *trace, gv_findings *findings, gv_
     gv_status status = inspect_trace(&in);
     for (size_t i = 0; i < trace->armed_count && !status; i++)
         status = inspect_armed(&in, &trace->armed[i]);
+    if (!status)
+        status = inspect_bodies(&in);
     if (!status)
         status = inspect_unarmed(&in);
     if (!status && in.count)

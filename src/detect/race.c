@@ -3,7 +3,6 @@
 #include "detect/race_core.h"
 
 #include "base/memory.h"
-#include "detect/flatten.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -182,7 +181,7 @@ static gv_status read_launch(const gv_trace *trace, const gv_flat_graph *flat, c
     size_t most = 0;
     for (size_t r = 0; r < armed->access_count; r++) {
         size_t uses;
-        gv_flat_instances_of(flat, rows[r].graph, &uses);
+        gv_flat_instances_in(flat, rows[r].graph, rows[r].execution, &uses);
         most += uses;
     }
     input->streams = gv_calloc(most, 6 * sizeof *input->streams);
@@ -192,7 +191,7 @@ static gv_status read_launch(const gv_trace *trace, const gv_flat_graph *flat, c
         return out_of_memory(error);
     for (size_t r = 0; r < armed->access_count; r++) {
         size_t uses;
-        const uint32_t *instances = gv_flat_instances_of(flat, rows[r].graph, &uses);
+        const uint32_t *instances = gv_flat_instances_in(flat, rows[r].graph, rows[r].execution, &uses);
         for (size_t i = 0; i < uses && rows[r].node < trace->graphs[rows[r].graph].node_count; i++)
             add_record(input, order, &rows[r], flat->instances[instances[i]].first + rows[r].node);
     }
@@ -226,10 +225,10 @@ static bool meets_a_tensor(const gv_trace *trace, const gv_flat_graph *flat, con
                            const gv_range_set *ranges)
 {
     gv_flat_node at = flat->nodes[node];
-    uint64_t graph = flat->instances[at.instance].graph;
+    uint64_t graph = flat->instances[at.instance].graph, execution = flat->instances[at.instance].execution;
     for (size_t r = 0; r < armed->access_count; r++) {
         const gv_access *access = &trace->accesses[armed->first_access + r];
-        if (access->graph != graph || access->node != at.index || !is_tight(access))
+        if (access->graph != graph || access->node != at.index || access->execution != execution || !is_tight(access))
             continue;
         const gv_bytes fields[] = {access->reads, access->writes};
         for (size_t k = 0; k < 2; k++) {
@@ -478,27 +477,39 @@ static void note_undecided(detection *d, size_t in, const gv_race_undecided *und
 }
 
 // Looks at every launch of one structure and gathers the pairs.
-static gv_status search_launches(detection *d, size_t structure, gv_race_subject *subject, most_undecided *most)
+static gv_status search_launches(detection *d, size_t structure, const gv_race_subject *subject, most_undecided *most)
 {
     gv_status status = GV_OK;
     for (size_t c = 0; c < d->candidate_count && !status; c++) {
         const snapshot *from = &d->snapshots[d->candidates[c].snapshot];
         if (from->first_alike != structure)
             continue;
+        const gv_armed *armed = d->candidates[c].armed;
+        gv_race_unrolled unrolled;
         launch_input input;
         gv_race_pair_list found = {0};
         gv_race_undecided undecided = {0};
-        status = read_launch(d->trace, &from->flat, subject->order, d->candidates[c].armed, &input, d->error);
-        subject->precision = input.precision;
+        gv_error why = {0};
+        status = gv_race_unroll(d->trace, armed, &from->flat, subject, &unrolled, &why);
+        if (status) {
+            // A launch that cannot be laid out is the incomplete detector's business.
+            status = status == GV_ERR_MEMORY ? out_of_memory(d->error) : GV_OK;
+            continue;
+        }
+        status = read_launch(d->trace, unrolled.flat, unrolled.subject.order, armed, &input, d->error);
+        unrolled.subject.precision = input.precision;
         if (!status)
-            status = gv_race_sweep(subject, input.streams, input.stream_count, &found, &undecided, d->error);
+            status = gv_race_sweep(&unrolled.subject, input.streams, input.stream_count, &found, &undecided, d->error);
         if (!status && input.extents)
-            take_overlaps(d->trace, &from->flat, d->candidates[c].armed, &found, &undecided);
+            take_overlaps(d->trace, unrolled.flat, armed, &found, &undecided);
+        if (!status)
+            status = gv_race_fold(&unrolled, &found, &undecided, d->error);
         if (!status)
             status = merge(d, c, &found);
         note_undecided(d, d->candidates[c].snapshot, &undecided, most);
         gv_race_pair_list_free(&found);
         launch_input_free(&input);
+        gv_race_unrolled_free(&unrolled);
     }
     return status;
 }
@@ -548,7 +559,7 @@ static void add_dependency(gv_grid_dependency *known, bool *seen, gv_grid_depend
 // A node's records in one launch; of several, one speaks of its wait.
 typedef struct launch_dependency {
     gv_grid_dependency said;
-    bool recorded;
+    bool recorded, spoken;
 } launch_dependency;
 
 static void read_dependencies(const detection *d, const candidate *of, const bool *consumers, launch_dependency *now)
@@ -565,10 +576,12 @@ static void read_dependencies(const detection *d, const candidate *of, const boo
             now[node].recorded = true;
             if (rows[r].wait == GV_GRID_WAIT_UNKNOWN)
                 continue;
-            now[node].said.wait = (uint8_t)rows[r].wait;
-            now[node].said.trigger = (uint8_t)rows[r].trigger;
-            now[node].said.early =
-                rows[r].early_reads.length || rows[r].early_writes.length || rows[r].early_atomics.length;
+            gv_grid_dependency said = {.wait = (uint8_t)rows[r].wait,
+                                       .trigger = (uint8_t)rows[r].trigger,
+                                       .early = rows[r].early_reads.length || rows[r].early_writes.length ||
+                                                rows[r].early_atomics.length};
+            // A node of a loop has records for each iteration.
+            add_dependency(&now[node].said, &now[node].spoken, said);
         }
     }
 }

@@ -5,6 +5,7 @@
 #define GV_DETECT_RACE_CORE_H
 
 #include "detect/detect.h"
+#include "detect/flatten.h"
 #include "order/graph_order.h"
 
 #include <stdbool.h>
@@ -95,6 +96,30 @@ gv_status gv_race_table_finish(gv_race_table *table, gv_race_pair_list *pairs, g
 // Finds the racing pairs of one graph. Time grows with the ranges; memory does not.
 gv_status gv_race_sweep(const gv_race_subject *subject, const gv_race_stream *streams, size_t stream_count,
                         gv_race_pair_list *pairs, gv_race_undecided *undecided, gv_error *error);
+
+// ---- race_bodies.c ----------------------------------------------------------------------------------------------
+
+// A launch as it is searched: the graph itself, or, where bodies of conditional nodes ran, every execution of them.
+typedef struct gv_race_unrolled {
+    const gv_flat_graph *flat; // the graph's layout, or `own`
+    gv_race_subject subject;   // precision is left to the caller
+    gv_flat_graph own;
+    gv_graph_order *order;
+    const gv_graph_order *graph_order; // the graph's own
+    uint32_t *folded; // for each node of `own` the node of the graph's layout; NULL: nothing is unrolled
+    uint64_t *made;
+    gv_grid_dependency *dependencies;
+} gv_race_unrolled;
+
+// `graph` is the layout of the launched graph and `subject` its order, both of which must stay. On failure there is
+// nothing to free; any failure but GV_ERR_MEMORY means that the launch cannot be laid out.
+gv_status gv_race_unroll(const gv_trace *trace, const gv_armed *armed, const gv_flat_graph *graph,
+                         const gv_race_subject *subject, gv_race_unrolled *unrolled, gv_error *error);
+void gv_race_unrolled_free(gv_race_unrolled *unrolled);
+
+// Turns the nodes of what was found into those of the graph's layout, each pair of them once.
+gv_status gv_race_fold(const gv_race_unrolled *unrolled, gv_race_pair_list *pairs, gv_race_undecided *undecided,
+                       gv_error *error);
 
 // ---- race_group.c -----------------------------------------------------------------------------------------------
 

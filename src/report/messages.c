@@ -382,6 +382,7 @@ const char *gv_incomplete_kind_name(enum gv_incomplete_kind kind)
     case GV_INCOMPLETE_TRACE: return "trace";
     case GV_INCOMPLETE_NEVER_ARMED: return "never-armed";
     case GV_INCOMPLETE_OVERLAP: return "overlap";
+    case GV_INCOMPLETE_NOT_EXECUTED: return "not-executed";
     }
     return "unknown";
 }
@@ -453,6 +454,9 @@ void gv_message_incomplete_title(gv_string *out, const gv_incomplete_group *grou
         gv_string_add(out, "the recording lacks something that cannot be laid to one graph.");
         break;
     case GV_INCOMPLETE_NEVER_ARMED: add_launches(out, group); break;
+    case GV_INCOMPLETE_NOT_EXECUTED:
+        gv_string_add(out, "%s not executed.", gv_count(group->affected, "node was", "nodes were"));
+        break;
     }
 }
 
@@ -674,6 +678,12 @@ void gv_message_incomplete_remedy(gv_string *out, const gv_incomplete_group *gro
     case GV_INCOMPLETE_NEVER_ARMED:
         gv_string_add(out, "Record again with `gravel run --arm first`, or with `--arm N` for a later launch.");
         break;
+    case GV_INCOMPLETE_NOT_EXECUTED:
+        gv_string_add(out,
+                      "They cannot have raced in the recorded launches, but what they access is not known. Record a "
+                      "launch in which the condition chooses them: `gravel run --arm N`, `--arm every=K` or "
+                      "`--arm all`.");
+        break;
     case GV_INCOMPLETE_GRAPH:
     case GV_INCOMPLETE_TRACE: break;
     }
@@ -752,7 +762,7 @@ static void add_unseen_nodes(gv_string *out, const gv_overview *overview)
 
 static void add_incomplete_parts(gv_string *out, const gv_overview *overview)
 {
-    size_t pairs = 0, overlaps = 0, never = 0, strangers = 0, gaps = 0;
+    size_t pairs = 0, overlaps = 0, never = 0, strangers = 0, gaps = 0, not_executed = 0;
     bool at_least = false, overlaps_at_least = false;
     for (size_t i = 0; i < overview->group_count; i++) {
         const gv_incomplete_group *group = &overview->groups[i];
@@ -770,6 +780,7 @@ static void add_incomplete_parts(gv_string *out, const gv_overview *overview)
             strangers += group->graph ? 0 : group->affected;
             break;
         case GV_INCOMPLETE_TRACE: gaps++; break;
+        case GV_INCOMPLETE_NOT_EXECUTED: not_executed += group->affected; break;
         case GV_INCOMPLETE_NODE:
         case GV_INCOMPLETE_GRAPH: break;
         }
@@ -785,6 +796,7 @@ static void add_incomplete_parts(gv_string *out, const gv_overview *overview)
         bool at_least;
     } parts[] = {
         {overview->broken_graphs, "graph could not be recorded in full", "graphs could not be recorded in full", false},
+        {not_executed, "node was not executed", "nodes were not executed", false},
         {never, "graph was launched and never recorded", "graphs were launched and never recorded", false},
         {strangers, "launch was of a graph not in the trace", "launches were of graphs not in the trace", false},
         {pairs, "pair hangs on programmatic edges", "pairs hang on programmatic edges", at_least},

@@ -230,8 +230,9 @@ static gv_status gather_groups(gv_trace *const *traces, size_t trace_count, cons
 
 // ---- What was checked -------------------------------------------------------------------------------------------
 
-// Marks `id` and the child graphs below it, and counts their nodes. A snapshot is marked once, so that a damaged trace
-// whose graphs contain each other ends; `pending` has room for every snapshot, so that none nests too deep.
+// Marks `id` and the child graphs and bodies below it, and counts their nodes. A snapshot is marked once, so that a
+// damaged trace whose graphs contain each other ends; `pending` has room for every snapshot, so that none nests too
+// deep.
 static void mark_checked(const gv_trace *trace, uint64_t id, bool *seen, uint64_t *pending, gv_overview *overview)
 {
     size_t waiting = 0;
@@ -241,10 +242,18 @@ static void mark_checked(const gv_trace *trace, uint64_t id, bool *seen, uint64_
         const gv_graph *graph = &trace->graphs[pending[--waiting]];
         overview->nodes += graph->node_count;
         for (size_t i = 0; i < graph->node_count; i++) {
-            uint64_t child = graph->nodes[i].child;
-            if (graph->nodes[i].kind == GV_NODE_CHILD && gv_trace_graph(trace, child) && !seen[child]) {
-                seen[child] = true;
-                pending[waiting++] = child;
+            const gv_node *node = &graph->nodes[i];
+            size_t count;
+            const uint64_t *inner = gv_node_bodies(node, &count);
+            if (node->kind == GV_NODE_CHILD) {
+                inner = &node->child;
+                count = 1;
+            }
+            for (size_t k = 0; k < count; k++) {
+                if (!gv_trace_graph(trace, inner[k]) || seen[inner[k]])
+                    continue;
+                seen[inner[k]] = true;
+                pending[waiting++] = inner[k];
             }
         }
     }

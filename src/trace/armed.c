@@ -181,6 +181,61 @@ static gv_status assign_runs(gv_loader *loader, const struct runs *runs)
     return status;
 }
 
+static int by_launch_then_id(const void *a, const void *b)
+{
+    const gv_execution *x = a, *y = b;
+    if (x->launch != y->launch)
+        return x->launch < y->launch ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+// Sorts the executions, and keeps those whose parent is there and each id once: what is left forms a tree.
+static void sort_executions(gv_trace *trace)
+{
+    gv_execution *rows = trace->executions;
+    size_t kept = 0, first = 0; // of the launch at hand
+    if (trace->execution_count)
+        qsort(rows, trace->execution_count, sizeof *rows, by_launch_then_id);
+    for (size_t i = 0; i < trace->execution_count; i++) {
+        if (kept == 0 || rows[kept - 1].launch != rows[i].launch)
+            first = kept;
+        const gv_execution parent = {.launch = rows[i].launch, .id = rows[i].parent};
+        bool known = !parent.id || (kept > first && bsearch(&parent, rows + first, kept - first, sizeof *rows,
+                                                            by_launch_then_id) != NULL);
+        bool again = kept > first && rows[kept - 1].id == rows[i].id;
+        if (known && !again)
+            rows[kept++] = rows[i];
+    }
+    trace->undefined += trace->execution_count - kept;
+    trace->execution_count = kept;
+}
+
+// The first execution at or behind a launch.
+static size_t lower_execution(const gv_trace *trace, uint64_t launch)
+{
+    size_t low = 0, high = trace->execution_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (trace->executions[middle].launch < launch)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void assign_executions(gv_trace *trace)
+{
+    sort_executions(trace);
+    for (size_t i = 0; i < trace->armed_count; i++) {
+        gv_armed *armed = &trace->armed[i];
+        armed->first_execution = lower_execution(trace, armed->launch);
+        while (armed->first_execution + armed->execution_count < trace->execution_count &&
+               trace->executions[armed->first_execution + armed->execution_count].launch == armed->launch)
+            armed->execution_count++;
+    }
+}
+
 gv_status gv_load_armed(gv_loader *loader)
 {
     struct runs runs = {0};
@@ -195,6 +250,7 @@ gv_status gv_load_armed(gv_loader *loader)
     if (status != GV_OK)
         return status;
     gv_trace *trace = loader->trace;
+    assign_executions(trace);
     for (size_t i = 0; i < trace->armed_count; i++)
         trace->undefined += gv_trace_operation(trace, trace->armed[i].launch) == NULL;
     return GV_OK;

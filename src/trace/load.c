@@ -409,12 +409,21 @@ static gv_status load_access(gv_loader *loader, const gv_access_record *record)
     row->source = enumerator(record->source, GV_SOURCE_CHANGED, GV_SOURCE_NONE);
     row->precision = enumerator(record->precision, GV_PRECISION_INCOMPLETE, GV_PRECISION_INCOMPLETE);
     row->duration_ns = record->duration_ns;
+    row->execution = record->execution;
     row->wait = enumerator(record->wait, GV_GRID_WAIT_DONE, GV_GRID_WAIT_UNKNOWN);
     row->trigger = enumerator(record->trigger, GV_GRID_TRIGGER_LATE, GV_GRID_TRIGGER_UNKNOWN);
     gv_bytes *const to[] = {&row->reads,       &row->writes,       &row->atomics,
                             &row->early_reads, &row->early_writes, &row->early_atomics};
     for (size_t i = 0; i < sizeof to / sizeof *to; i++)
         TRY(copy_bytes(loader, sets[i], to[i]));
+    return GV_OK;
+}
+
+static gv_status load_execution(gv_loader *loader, const gv_execution_record *record)
+{
+    gv_execution *row;
+    APPEND(row, executions, execution_count, execution_capacity);
+    *row = (gv_execution){record->launch, record->id, record->parent, record->graph};
     return GV_OK;
 }
 

@@ -57,7 +57,8 @@ typedef struct gv_numbers {
     RECORD(15, armed, GV_ARMED_FIELDS)                                                                                 \
     RECORD(16, access, GV_ACCESS_FIELDS)                                                                               \
     RECORD(17, note, GV_NOTE_FIELDS)                                                                                   \
-    RECORD(18, end, GV_END_FIELDS)
+    RECORD(18, end, GV_END_FIELDS)                                                                                     \
+    RECORD(19, execution, GV_EXECUTION_FIELDS)
 
 // Opens every zstd frame. `sequence` counts frames from 0, `first_record` the records of all earlier frames (frame
 // records left out), so that a reader notices a missing frame.
@@ -177,7 +178,7 @@ typedef struct gv_numbers {
     FIELD(6, NUMBER, stream)   /* stream the launch was captured on; 0: not captured or not known */                   \
     FIELD(7, NUMBER, order)    /* place in the order in which the nodes were made, from 1; 0: not known */             \
     FIELD(8, NUMBERS, shape)   /* kernel: grid x y z, block x y z, shared bytes */                                     \
-    FIELD(9, NUMBERS, detail)  /* memcpy, memset: see gv_node_detail; event nodes: event id; host: function, data */   \
+    FIELD(9, NUMBERS, detail)  /* memcpy, memset, conditional: see below; event nodes: event id; host: function, data */ \
     FIELD(10, NUMBER, child)   /* graph id of a child graph; of the first body of a conditional */                     \
     FIELD(11, NUMBER, flags)   /* enum gv_node_flag */                                                                 \
     FIELD(12, NUMBER, context)
@@ -207,8 +208,9 @@ typedef struct gv_numbers {
 
 // What one node of an armed launch accessed. Range fields: see gv_ranges_encode in trace/ranges.h. A byte that was
 // accessed atomically is in `atomics` and not, for that access, in reads or writes. For a child graph's node, `graph` is the
-// child's snapshot. From `wait` on: of a kernel behind a programmatic edge, how it stands to its grid-dependency wait. The
-// early ranges, those it accessed before the wait, are part of the others.
+// child's snapshot. A node in a body has one for each execution of the body. From `wait` on: of a kernel behind a
+// programmatic edge, how it stands to its grid-dependency wait. The early ranges, those it accessed before the wait, are
+// part of the others.
 #define GV_ACCESS_FIELDS(FIELD)                                                                                        \
     FIELD(1, NUMBER, launch)                                                                                           \
     FIELD(2, NUMBER, graph)                                                                                            \
@@ -225,7 +227,16 @@ typedef struct gv_numbers {
     FIELD(13, BYTES, early_reads)                                                                                      \
     FIELD(14, BYTES, early_writes)                                                                                     \
     FIELD(15, BYTES, early_atomics)                                                                                    \
-    FIELD(16, NUMBER, wait_reason) /* string id: why its wait was not observed */
+    FIELD(16, NUMBER, wait_reason) /* string id: why its wait was not observed */                                      \
+    FIELD(17, NUMBER, execution)   /* id of the execution of the innermost body the node lies in; 0: in none */
+
+// One execution of a body of a conditional node in an armed launch; written when it begins. Ids count up from 1 within
+// the launch.
+#define GV_EXECUTION_FIELDS(FIELD)                                                                                     \
+    FIELD(1, NUMBER, launch)                                                                                           \
+    FIELD(2, NUMBER, id)                                                                                               \
+    FIELD(3, NUMBER, parent) /* id of the execution that the conditional node was part of; 0: of none */               \
+    FIELD(4, NUMBER, graph)  /* the body's snapshot */
 
 // Something the reader of a report should know: an incompleteness, a switched-off part, a watchdog's word.
 #define GV_NOTE_FIELDS(FIELD)                                                                                          \
@@ -333,6 +344,9 @@ enum gv_node_flag {
 //         destination slice bytes, source slice bytes
 // memset: destination, value, element size, width in elements, height, pitch
 // alloc: address, size; free: address
+// conditional: type (CUgraphConditionalNodeType), handle, default value, whether the default is assigned at each launch,
+//              then the graph id of each body in the order of the driver
+enum { GV_CONDITIONAL_BODIES = 4 }; // where the bodies begin
 
 enum gv_armed_status {
     GV_ARMED_COMPLETE = 0,  // every node ran under recording (single nodes may still be incomplete)

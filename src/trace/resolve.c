@@ -170,6 +170,26 @@ static void limit_nesting(gv_loader *loader, gv_graph *graph)
     }
 }
 
+// The bodies that a conditional node names. Each must name the node as its parent, and come once: see resolve_nodes.
+static void resolve_bodies(gv_loader *loader, const gv_graph *graph, size_t index)
+{
+    gv_node *node = &graph->nodes[index];
+    uint64_t *bodies = (uint64_t *)node->detail.items; // the loader's own copy
+    uint64_t last = 0;
+    for (size_t i = GV_CONDITIONAL_BODIES; node->kind == GV_NODE_CONDITIONAL && i < node->detail.count; i++) {
+        const gv_graph *body = &loader->trace->graphs[CHECK(graphs, bodies[i])];
+        if (!bodies[i])
+            continue;
+        if (body->origin != GV_GRAPH_BODY || body->parent != graph->id || body->parent_node != index ||
+            bodies[i] <= last) {
+            loader->trace->undefined++;
+            bodies[i] = 0;
+            continue;
+        }
+        last = bodies[i];
+    }
+}
+
 static void resolve_nodes(gv_loader *loader, const gv_graph *graph)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
@@ -187,6 +207,7 @@ static void resolve_nodes(gv_loader *loader, const gv_graph *graph)
                 node->child = 0;
             }
         }
+        resolve_bodies(loader, graph, i);
     }
 }
 
@@ -237,6 +258,21 @@ static void resolve_accesses(gv_loader *loader)
     trace->access_count = kept;
 }
 
+static void resolve_executions(gv_loader *loader)
+{
+    gv_trace *trace = loader->trace;
+    size_t kept = 0;
+    for (size_t i = 0; i < trace->execution_count; i++) {
+        gv_execution *execution = &trace->executions[i];
+        bool defined = CHECK(graphs, execution->graph) != 0;
+        if (defined && trace->graphs[execution->graph].origin == GV_GRAPH_BODY && execution->parent < execution->id)
+            trace->executions[kept++] = *execution;
+        else
+            trace->undefined += defined;
+    }
+    trace->execution_count = kept;
+}
+
 static void resolve_rows(gv_loader *loader)
 {
     gv_trace *trace = loader->trace;
@@ -268,5 +304,6 @@ gv_status gv_load_resolve(gv_loader *loader)
     resolve_graphs(loader);
     resolve_rows(loader);
     resolve_accesses(loader);
+    resolve_executions(loader);
     return GV_OK;
 }

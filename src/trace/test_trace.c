@@ -339,6 +339,82 @@ static void test_armed_launches(void **state)
 }
 
 // Parents that go round in a circle, nesting without end, one child named by two nodes.
+static void write_conditional(gv_writer *writer)
+{
+    WRITE(exec, .id = 1, .graph = 1);
+    WRITE(graph, .id = 1, .origin = GV_GRAPH_BUILT, .nodes = 2);
+    WRITE(graph, .id = 2, .origin = GV_GRAPH_BODY, .parent = 1, .parent_node = 1, .nodes = 1);
+    WRITE(node, .graph = 2, .index = 0, .kind = GV_NODE_CONDITIONAL, .child = 4, .detail = NUMBERS(1, 70, 0, 1, 4));
+    WRITE(graph, .id = 3, .origin = GV_GRAPH_BODY, .parent = 1, .parent_node = 1);
+    WRITE(graph, .id = 4, .origin = GV_GRAPH_BODY, .parent = 2, .parent_node = 0);
+    WRITE(node, .graph = 1, .index = 0, .kind = GV_NODE_CHILD);
+    WRITE(node, .graph = 1, .index = 1, .kind = GV_NODE_CONDITIONAL, .child = 2, .detail = NUMBERS(0, 71, 1, 0, 2, 3));
+}
+
+static void test_conditional_nodes(void **state)
+{
+    gv_writer *writer = create("conditional");
+    write_conditional(writer);
+    for (uint64_t launch = 2; launch >= 1; launch--) {
+        WRITE(operation, .sequence = launch, .kind = GV_OP_GRAPH_LAUNCH, .object = 1);
+        WRITE(execution, .launch = launch, .id = 1, .graph = 2);
+        WRITE(execution, .launch = launch, .id = 2, .parent = 1, .graph = 4);
+        WRITE(execution, .launch = launch, .id = 3, .parent = 1, .graph = 4);
+        WRITE(access, .launch = launch, .graph = 2, .node = 0, .execution = 1);
+        WRITE(armed, .launch = launch, .exec = 1, .graph = 1);
+    }
+    gv_writer_close(writer);
+    gv_trace *trace = load("conditional");
+    assert_int_equal(trace->undefined, 0);
+    size_t count;
+    const uint64_t *bodies = gv_node_bodies(&trace->graphs[1].nodes[1], &count);
+    assert_int_equal(count, 2);
+    assert_int_equal(bodies[0], 2);
+    assert_int_equal(bodies[1], 3);
+    assert_null(gv_node_bodies(&trace->graphs[1].nodes[0], &count));
+    assert_int_equal(count, 0);
+    assert_int_equal(trace->execution_count, 6);
+    assert_int_equal(trace->armed[0].launch, 2);
+    assert_int_equal(trace->armed[0].execution_count, 3);
+    assert_int_equal(trace->executions[trace->armed[0].first_execution].launch, 2);
+    assert_int_equal(trace->executions[2].parent, 1);
+    assert_int_equal(trace->executions[2].graph, 4);
+    assert_int_equal(trace->accesses[0].execution, 1);
+    gv_trace_free(trace);
+}
+
+// Bodies of other nodes, named twice or backwards, and executions without a parent, of no body or given twice.
+static void test_hostile_conditional_nodes(void **state)
+{
+    gv_writer *writer = create("conditional-hostile");
+    write_conditional(writer);
+    WRITE(graph, .id = 5, .origin = GV_GRAPH_BUILT, .nodes = 1);
+    WRITE(node, .graph = 5, .index = 0, .kind = GV_NODE_CONDITIONAL,
+          .detail = NUMBERS(2, 1, 0, 0, 2, 9, 6, 6, 7, 1)); // 1 - 5
+    WRITE(graph, .id = 6, .origin = GV_GRAPH_BODY, .parent = 5, .parent_node = 0);
+    WRITE(graph, .id = 7, .origin = GV_GRAPH_CHILD, .parent = 5, .parent_node = 0);
+    WRITE(operation, .sequence = 1, .kind = GV_OP_GRAPH_LAUNCH, .object = 1);
+    WRITE(execution, .launch = 1, .id = 1, .graph = 2);
+    WRITE(execution, .launch = 1, .id = 1, .graph = 3);              // 6
+    WRITE(execution, .launch = 1, .id = 2, .parent = 2, .graph = 4); // 7
+    WRITE(execution, .launch = 1, .id = 4, .parent = 3, .graph = 4); // 8
+    WRITE(execution, .launch = 1, .id = 5, .graph = 1);              // 9
+    WRITE(execution, .launch = 1, .id = 6, .graph = 99);             // 10
+    WRITE(execution, .launch = 1, .id = 0, .graph = 2);              // 11
+    WRITE(armed, .launch = 1, .exec = 1, .graph = 1);
+    gv_writer_close(writer);
+    gv_trace *trace = load("conditional-hostile");
+    assert_int_equal(trace->undefined, 11);
+    size_t count;
+    const uint64_t *bodies = gv_node_bodies(&trace->graphs[5].nodes[0], &count);
+    const uint64_t expected[] = {0, 0, 6, 0, 0, 0};
+    assert_int_equal(count, 6);
+    assert_memory_equal(bodies, expected, sizeof expected);
+    assert_int_equal(trace->execution_count, 1);
+    assert_int_equal(trace->armed[0].execution_count, 1);
+    gv_trace_free(trace);
+}
+
 static void test_hostile_nesting(void **state)
 {
     gv_writer *writer = create("nesting");
@@ -496,6 +572,8 @@ int main(void)
         cmocka_unit_test(test_huge_ids_and_counts),
         cmocka_unit_test(test_operations_out_of_order),
         cmocka_unit_test(test_armed_launches),
+        cmocka_unit_test(test_conditional_nodes),
+        cmocka_unit_test(test_hostile_conditional_nodes),
         cmocka_unit_test(test_hostile_nesting),
         cmocka_unit_test(test_unknown_enumerators),
         cmocka_unit_test(test_rule_breakers),

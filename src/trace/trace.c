@@ -110,6 +110,7 @@ void gv_trace_free(gv_trace *trace)
     gv_free(trace->graphs);
     gv_free(trace->exec_versions);
     gv_free(trace->accesses);
+    gv_free(trace->executions);
     gv_free(trace->armed);
     gv_free(trace->notes);
     if (trace->storage) {
@@ -119,6 +120,13 @@ void gv_trace_free(gv_trace *trace)
         gv_free(trace->storage);
     }
     gv_free(trace);
+}
+
+const uint64_t *gv_node_bodies(const gv_node *node, size_t *count)
+{
+    bool has = node->kind == GV_NODE_CONDITIONAL && node->detail.count > GV_CONDITIONAL_BODIES;
+    *count = has ? node->detail.count - GV_CONDITIONAL_BODIES : 0;
+    return has ? node->detail.items + GV_CONDITIONAL_BODIES : NULL;
 }
 
 const gv_operation *gv_trace_operation(const gv_trace *trace, uint64_t sequence)

@@ -110,7 +110,15 @@ typedef struct gv_access {
     enum gv_grid_trigger trigger;
     gv_bytes early_reads, early_writes, early_atomics; // checked encodings
     const char *wait_reason;                           // why the wait was not observed; NULL when there is none
+    uint64_t execution; // of the body the node lies in; 0: in none
 } gv_access;
+
+// One execution of a body of a conditional node.
+typedef struct gv_execution {
+    uint64_t launch;
+    uint64_t id, parent; // parent: an id of the same launch below `id`, or 0
+    uint64_t graph;      // a body
+} gv_execution;
 
 typedef struct gv_armed {
     uint64_t launch, exec, graph;
@@ -119,6 +127,7 @@ typedef struct gv_armed {
     uint64_t duration_ns;
     uint64_t node;                     // index + 1; 0: none
     size_t first_access, access_count; // its rows in gv_trace.accesses, which are kept together
+    size_t first_execution, execution_count; // its rows in gv_trace.executions, by id
 } gv_armed;
 
 typedef struct gv_note {
@@ -159,6 +168,8 @@ typedef struct gv_trace {
     size_t exec_version_count;
     gv_access *accesses;
     size_t access_count;
+    gv_execution *executions; // by launch and id
+    size_t execution_count;
     gv_armed *armed; // in file order
     size_t armed_count;
     gv_note *notes;
@@ -174,6 +185,10 @@ typedef struct gv_trace {
 gv_status gv_trace_load(const char *path, gv_trace **trace, gv_error *error);
 gv_status gv_trace_load_memory(const void *data, size_t size, const char *name, gv_trace **trace, gv_error *error);
 void gv_trace_free(gv_trace *trace);
+
+// The bodies of a conditional node: graph ids in the driver's order, 0 where one is not in the trace. *count is 0 for any
+// other node, and for one whose bodies were not recorded.
+const uint64_t *gv_node_bodies(const gv_node *node, size_t *count);
 
 // The operation with this sequence number, or NULL.
 const gv_operation *gv_trace_operation(const gv_trace *trace, uint64_t sequence);

@@ -142,6 +142,11 @@ static void walk_graphs(const gv_trace *trace)
                     (trace->graphs[node->child].parent == i && trace->graphs[node->child].parent_node == j));
             touch_numbers(node->shape);
             touch_numbers(node->detail);
+            size_t bodies;
+            const uint64_t *body = gv_node_bodies(node, &bodies);
+            for (size_t k = 0; k < bodies; k++)
+                PROMISE(!body[k] || (body[k] < trace->graph_count && trace->graphs[body[k]].parent == i &&
+                                     trace->graphs[body[k]].parent_node == j));
         }
         for (size_t j = 0; j < graph->edge_count; j++)
             PROMISE(graph->edges[j].from < graph->node_count && graph->edges[j].to < graph->node_count);
@@ -161,6 +166,9 @@ static void walk_armed(const gv_trace *trace)
         PROMISE(armed->first_access + armed->access_count <= trace->access_count);
         for (size_t j = 0; j < armed->access_count; j++)
             PROMISE(trace->accesses[armed->first_access + j].launch == armed->launch);
+        PROMISE(armed->first_execution + armed->execution_count <= trace->execution_count);
+        for (size_t j = 0; j < armed->execution_count; j++)
+            PROMISE(trace->executions[armed->first_execution + j].launch == armed->launch);
         rows += armed->access_count;
     }
     PROMISE(rows == trace->access_count); // every access belongs to exactly one row
@@ -178,6 +186,12 @@ static void walk_armed(const gv_trace *trace)
         walk_ranges(access->early_reads);
         walk_ranges(access->early_writes);
         walk_ranges(access->early_atomics);
+    }
+    for (size_t i = 0; i < trace->execution_count; i++) {
+        const gv_execution *execution = &trace->executions[i];
+        PROMISE(execution->parent < execution->id && execution->graph && execution->graph < trace->graph_count);
+        PROMISE(i == 0 || execution[-1].launch < execution->launch ||
+                (execution[-1].launch == execution->launch && execution[-1].id < execution->id));
     }
     for (size_t i = 0; i < trace->note_count; i++) {
         const gv_note *note = &trace->notes[i];
