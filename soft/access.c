@@ -30,11 +30,19 @@ struct middle {
     _Atomic(struct leaf *) leaves[1 << MIDDLE_BITS];
 };
 
+struct directory {
+    _Atomic(struct middle *) root[1 << ROOT_BITS];
+};
+
+enum { DIRECTORY_ALL, DIRECTORY_EARLY, DIRECTORIES };
+
 struct recording {
     atomic_uint references; // the recording thread's one, and one for each task under way
     atomic_uint pages;
+    atomic_uint grid; // enum gravel_soft_grid
     atomic_bool incomplete;
-    _Atomic(struct middle *) root[1 << ROOT_BITS];
+    bool early; // what comes before grid-dependency waits is wanted too
+    struct directory directories[DIRECTORIES];
 };
 
 static _Thread_local struct recording *current;
@@ -117,10 +125,11 @@ void access_remove_range(uint64_t start, uint64_t end)
         found_;                                                                   \
     })
 
-static page_word *page_bits(struct recording *recording, uint64_t page)
+static page_word *page_bits(struct recording *recording, int directory, uint64_t page)
 {
+    _Atomic(struct middle *) *root = recording->directories[directory].root;
     struct middle *middle =
-        DIRECTORY_STEP(recording->root[page >> (LEAF_BITS + MIDDLE_BITS)], struct middle, sizeof(struct middle));
+        DIRECTORY_STEP(root[page >> (LEAF_BITS + MIDDLE_BITS)], struct middle, sizeof(struct middle));
     if (!middle)
         return NULL;
     struct leaf *leaf =
@@ -136,21 +145,23 @@ static page_word *page_bits(struct recording *recording, uint64_t page)
     return DIRECTORY_STEP(*slot, page_word, sizeof(page_word) * KINDS * PAGE_WORDS);
 }
 
-static void record_range(struct observer *observer, uint64_t start, uint64_t end, enum gravel_soft_touch touch)
+static void record_in(struct observer *observer, int directory, uint64_t start, uint64_t end,
+                      enum gravel_soft_touch touch)
 {
+    uint64_t *last_page = &observer->cache[directory].last_page, **last_bits = &observer->cache[directory].last_bits;
     while (start < end) {
         uint64_t page = start >> PAGE_BITS, page_end = (page + 1) << PAGE_BITS;
         uint64_t stop = end < page_end ? end : page_end;
-        if (page != observer->last_page || !observer->last_bits) {
-            page_word *found = page >> (47 - PAGE_BITS) ? NULL : page_bits(observer->recording, page);
+        if (page != *last_page || !*last_bits) {
+            page_word *found = page >> (47 - PAGE_BITS) ? NULL : page_bits(observer->recording, directory, page);
             if (!found) {
                 atomic_store(&observer->recording->incomplete, true);
                 return;
             }
-            observer->last_page = page;
-            observer->last_bits = (uint64_t *)found;
+            *last_page = page;
+            *last_bits = (uint64_t *)found;
         }
-        page_word *words = (page_word *)observer->last_bits + (size_t)touch * PAGE_WORDS;
+        page_word *words = (page_word *)*last_bits + (size_t)touch * PAGE_WORDS;
         for (uint64_t at = start & (PAGE_BYTES - 1), left = stop - start; left;) {
             unsigned bit = at & 63, run = 64 - bit;
             if (run > left)
@@ -164,6 +175,13 @@ static void record_range(struct observer *observer, uint64_t start, uint64_t end
         }
         start = stop;
     }
+}
+
+static void record_range(struct observer *observer, uint64_t start, uint64_t end, enum gravel_soft_touch touch)
+{
+    record_in(observer, DIRECTORY_ALL, start, end, touch);
+    if (observer->early && observer->recording->early)
+        record_in(observer, DIRECTORY_EARLY, start, end, touch);
 }
 
 void access_hook(void *user, uint64_t address, uint64_t size, enum gravel_soft_touch touch)
@@ -194,10 +212,10 @@ void access_hook(void *user, uint64_t address, uint64_t size, enum gravel_soft_t
 
 // ---- The interface of gravel_soft.h ----
 
-static void recording_free(struct recording *recording)
+static void directory_free(struct directory *directory)
 {
     for (size_t i = 0; i < 1 << ROOT_BITS; i++) {
-        struct middle *middle = atomic_load(&recording->root[i]);
+        struct middle *middle = atomic_load(&directory->root[i]);
         for (size_t j = 0; middle && j < 1 << MIDDLE_BITS; j++) {
             struct leaf *leaf = atomic_load(&middle->leaves[j]);
             for (size_t k = 0; leaf && k < 1 << LEAF_BITS; k++)
@@ -206,7 +224,18 @@ static void recording_free(struct recording *recording)
         }
         gv_free(middle);
     }
+}
+
+static void recording_free(struct recording *recording)
+{
+    for (int i = 0; i < DIRECTORIES; i++)
+        directory_free(&recording->directories[i]);
     gv_free(recording);
+}
+
+void recording_note_grid(struct recording *recording, unsigned grid)
+{
+    atomic_fetch_or(&recording->grid, grid);
 }
 
 struct recording *recording_for_launch(void)
@@ -227,7 +256,7 @@ void recording_release(struct recording *recording)
         recording_free(recording);
 }
 
-static int access_begin(void)
+static int access_begin(int early)
 {
     if (current)
         return -1;
@@ -235,6 +264,7 @@ static int access_begin(void)
     if (!recording)
         return -1;
     atomic_store(&recording->references, 1);
+    recording->early = early != 0;
     current = recording;
     access_observe(1);
     return 0;
@@ -281,10 +311,10 @@ static void report_word(struct joiner *joiner, uint64_t base, uint64_t word)
     }
 }
 
-static void report_kind(struct recording *recording, struct joiner *joiner)
+static void report_kind(struct directory *directory, struct joiner *joiner)
 {
     for (uint64_t i = 0; i < 1 << ROOT_BITS; i++) {
-        struct middle *middle = atomic_load(&recording->root[i]);
+        struct middle *middle = atomic_load(&directory->root[i]);
         for (uint64_t j = 0; middle && j < 1 << MIDDLE_BITS; j++) {
             struct leaf *leaf = atomic_load(&middle->leaves[j]);
             for (uint64_t k = 0; leaf && k < 1 << LEAF_BITS; k++) {
@@ -298,6 +328,31 @@ static void report_kind(struct recording *recording, struct joiner *joiner)
     joiner_flush(joiner);
 }
 
+static void report(struct directory *directory, gravel_soft_range_callback callback, void *user)
+{
+    for (int kind = 0; callback && kind < KINDS; kind++) {
+        struct joiner joiner = {callback, user, (enum gravel_soft_access_kind)kind, 0, 0};
+        report_kind(directory, &joiner);
+    }
+}
+
+static int access_so_far(gravel_soft_range_callback callback, void *user)
+{
+    if (!current)
+        return -1;
+    report(&current->directories[DIRECTORY_ALL], callback, user);
+    return atomic_load(&current->incomplete) ? 1 : 0;
+}
+
+static int access_early(gravel_soft_range_callback callback, void *user, unsigned *grid)
+{
+    if (!current || !current->early)
+        return -1;
+    *grid = atomic_load(&current->grid);
+    report(&current->directories[DIRECTORY_EARLY], callback, user);
+    return atomic_load(&current->incomplete) ? 1 : 0;
+}
+
 static int access_end(gravel_soft_range_callback callback, void *user)
 {
     struct recording *recording = current;
@@ -307,10 +362,7 @@ static int access_end(gravel_soft_range_callback callback, void *user)
     access_observe(-1);
     // A task still under way keeps the recording alive and goes on writing into it: then the set is not whole.
     bool whole = atomic_load(&recording->references) == 1 && !atomic_load(&recording->incomplete);
-    for (int kind = 0; callback && kind < KINDS; kind++) {
-        struct joiner joiner = {callback, user, (enum gravel_soft_access_kind)kind, 0, 0};
-        report_kind(recording, &joiner);
-    }
+    report(&recording->directories[DIRECTORY_ALL], callback, user);
     recording_release(recording);
     return whole ? 0 : 1;
 }
@@ -323,6 +375,11 @@ static int set_condition(uint64_t handle, uint32_t value)
 __attribute__((visibility("default"))) const gravel_soft_api *gravelSoftApi(void);
 const gravel_soft_api *gravelSoftApi(void)
 {
-    static const gravel_soft_api api = {GRAVEL_SOFT_API_VERSION, access_begin, access_end, set_condition};
+    static const gravel_soft_api api = {.version = GRAVEL_SOFT_API_VERSION,
+                                        .access_begin = access_begin,
+                                        .access_end = access_end,
+                                        .access_so_far = access_so_far,
+                                        .access_early = access_early,
+                                        .set_condition = set_condition};
     return &api;
 }

@@ -16,14 +16,20 @@ struct observer {
     struct recording *recording; // NULL: not recorded
     struct task *task;           // of a schedule that switches at accesses, else NULL
     uint64_t budget;             // accesses until the next switch
-    uint64_t last_page;          // cache of the recording's directory
-    uint64_t *last_bits;
+    bool early;                  // the running thread has not come to its grid-dependency wait
+    struct {
+        uint64_t last_page; // cache of the recording's directory
+        uint64_t *last_bits;
+    } cache[2]; // of all accesses, and of the early ones
 };
 
 // The recording that the calling thread has begun, with a reference for a task that it launches; NULL when none.
 struct recording *recording_for_launch(void);
 struct recording *recording_keep(struct recording *recording);
 void recording_release(struct recording *recording);
+
+// What a kernel of the recording did: enum gravel_soft_grid.
+void recording_note_grid(struct recording *recording, unsigned grid);
 
 // The hook that kernels call.
 void access_hook(void *observer, uint64_t address, uint64_t size, enum gravel_soft_touch touch);

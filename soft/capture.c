@@ -4,6 +4,7 @@
 #include "soft/context.h"
 #include "soft/event.h"
 #include "soft/graph.h"
+#include "soft/launch.h"
 #include "soft/stream.h"
 
 static struct capture *captures;
@@ -21,9 +22,14 @@ void dependency_set_clear(struct dependency_set *set)
 
 static bool set_add(struct dependency_set *set, CUgraphNode node, const CUgraphEdgeData *data)
 {
-    for (size_t i = 0; i < set->count; i++)
-        if (set->nodes[i] == node)
-            return true;
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->nodes[i] != node)
+            continue;
+        // Of two ways to depend on a node the stronger counts: there is one edge between two nodes.
+        if (!data || edge_data_is_default(data))
+            set->edges[i] = (CUgraphEdgeData){0};
+        return true;
+    }
     if (!GV_GROW(set->nodes, set->node_capacity, set->count + 1) ||
         !GV_GROW(set->edges, set->edge_capacity, set->count + 1))
         return false;
@@ -177,14 +183,17 @@ void capture_node_gone(CUgraphNode node)
 
 // ---- Recording ----
 
-// A kernel launched with programmatic serialisation may start before the kernels ahead of it in the stream end.
+// A kernel launched with programmatic serialisation may start before the kernels ahead of it in the stream end. Only
+// kernels can wait for the rest: what else depends on a kernel that has triggered waits for its end.
 static void make_programmatic(struct dependency_set *set, const struct operation *operation)
 {
-    if (operation->kind != CU_GRAPH_NODE_TYPE_KERNEL)
+    if (operation->kind != CU_GRAPH_NODE_TYPE_KERNEL) {
+        for (size_t i = 0; i < set->count; i++)
+            if (set->edges[i].type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+                set->edges[i] = (CUgraphEdgeData){0};
         return;
-    const struct kernel_operation *kernel = &operation->kernel;
-    unsigned id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    if (!(kernel->attributes_set & 1u << id) || !kernel->attributes[id].programmaticStreamSerializationAllowed)
+    }
+    if (!kernel_operation_is_programmatic(&operation->kernel))
         return;
     for (size_t i = 0; i < set->count; i++)
         if (set->nodes[i]->operation.kind == CU_GRAPH_NODE_TYPE_KERNEL && edge_data_is_default(&set->edges[i]))
@@ -241,6 +250,16 @@ CUresult capture_record_event(CUstream stream, struct captured_event *event)
         captured_event_clear(event);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    event->capture = stream->capture->id;
+    return CUDA_SUCCESS;
+}
+
+CUresult capture_record_launch(CUstream stream, struct captured_event *event, CUgraphNode node,
+                               const CUgraphEdgeData *edge)
+{
+    captured_event_clear(event);
+    if (!set_add(&event->after, node, edge))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     event->capture = stream->capture->id;
     return CUDA_SUCCESS;
 }

@@ -49,6 +49,11 @@ CUresult capture_check_implicit(CUcontext context);
 void capture_invalidate(struct capture *capture);
 
 // A record in, and a wait of, a capturing stream or for a captured event.
+// The event stands for how far a node of the stream's capture has come: who waits for it depends on the node by this
+// edge.
+CUresult capture_record_launch(CUstream stream, struct captured_event *event, CUgraphNode node,
+                               const CUgraphEdgeData *edge);
+
 CUresult capture_record_event(CUstream stream, struct captured_event *event);
 CUresult capture_wait_event(CUstream stream, struct captured_event *event);
 

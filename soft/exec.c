@@ -62,6 +62,8 @@ static CUresult plan_fill_node(struct plan *plan, size_t at, CUgraphNode from, c
     struct plan_node *node = &plan->nodes[at];
     node->source = from->object.id;
     node->is_sink = !from->dependents.count;
+    for (size_t i = 0; i < from->dependents.count; i++)
+        node->is_awaited |= edge_data_is_default(&from->dependents.items[i].data);
     CUresult result;
     if (from->operation.kind == CU_GRAPH_NODE_TYPE_GRAPH)
         result = plan_new(from->operation.child, &node->child);
@@ -119,6 +121,7 @@ CUresult plan_copy(const struct plan *original, struct plan **copy)
         node->source = from->source;
         node->disabled = from->disabled;
         node->is_sink = from->is_sink;
+        node->is_awaited = from->is_awaited;
         result = operation_copy(&node->operation, &from->operation);
         if (result == CUDA_SUCCESS && from->child)
             result = plan_copy(from->child, &node->child);
@@ -354,6 +357,15 @@ static struct task *continue_conditional(struct task *task, CUcontext context)
     return after;
 }
 
+// Links a task behind another one as an edge says.
+static bool follow(struct task *task, struct task *earlier, const CUgraphEdgeData *edge)
+{
+    enum task_progress progress = edge->from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC   ? PROGRESS_TRIGGERED
+                                  : edge->from_port == CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER ? PROGRESS_BEGUN
+                                                                                              : PROGRESS_DONE;
+    return task_after_early(task, earlier, progress, edge->type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC);
+}
+
 // Makes a task for every node of a plan. All start after `begin`; the result comes after all of them, is submitted,
 // and is the caller's (NULL: memory is out, and what was made runs or will run as empty tasks). Kernels are recorded in
 // `recording`, which may be NULL.
@@ -372,7 +384,7 @@ static struct task *launch_plan(struct plan *plan, CUcontext context, struct tas
         if (!node->dependency_count)
             linked = task_after(task, begin);
         for (size_t j = 0; j < node->dependency_count && linked; j++)
-            linked = task_after(task, tasks[node->dependencies[j]]);
+            linked = follow(task, tasks[node->dependencies[j]], &node->edges[j]);
         if (!node->disabled && linked) {
             task->operation = &node->operation;
             if (node->operation.kind == CU_GRAPH_NODE_TYPE_KERNEL || node->bodies)
@@ -401,7 +413,7 @@ static struct task *launch_plan(struct plan *plan, CUcontext context, struct tas
         } else {
             task_submit(task);
         }
-        if (node->is_sink && linked)
+        if (!node->is_awaited && linked)
             linked = task_after(end, tasks[i]);
     }
     for (size_t i = 0; tasks && i < plan->count; i++)
@@ -508,8 +520,7 @@ static CUresult launch(CUgraphExec exec, CUstream handle)
     } // else some tasks may outlive `end`, and the plan has to stay
     task_drop(exec->last);
     exec->last = task_keep(end);
-    task_drop(stream->tail);
-    stream->tail = end;
+    stream_set_tail(stream, end);
     return complete ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

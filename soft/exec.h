@@ -15,6 +15,7 @@ struct plan_node {
     CUgraphEdgeData *edges;
     size_t dependency_count;
     bool is_sink;
+    bool is_awaited; // some node follows its completion, and not only that it has begun or triggered
 };
 
 // What a launch runs: an image of the template in topological order. Launches under way hold references; a change

@@ -16,7 +16,8 @@
 // GRAVEL_DYNAMIC_SHARED(type, name)   the launch's dynamic shared memory as `type *name`
 // threadIdx, blockIdx, blockDim, gridDim, __syncthreads, __threadfence and the 32 and 64 bit atomics
 // as in CUDA C++, cudaGraphSetConditional too (nvcc: link the device code with cudadevrt); gravel_thread_index for
-// one-dimensional launches; gravel_spin_ns to take up time.
+// one-dimensional launches; gravel_spin_ns to take up time; gravel_grid_wait and gravel_grid_trigger are
+// cudaGridDependencySynchronize and cudaTriggerProgrammaticLaunchCompletion, and nothing before compute capability 9.0.
 #ifndef GRAVEL_SOFT_KERNEL_H
 #define GRAVEL_SOFT_KERNEL_H
 
@@ -93,6 +94,20 @@ GRAVEL_DEVICE void gravel_spin_ns(unsigned long long nanoseconds)
     } while (now - start < nanoseconds);
 }
 
+GRAVEL_DEVICE void gravel_grid_wait(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+GRAVEL_DEVICE void gravel_grid_trigger(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 #else // GCC
 
 #include "soft/kernel_abi.h"
@@ -102,6 +117,9 @@ GRAVEL_DEVICE void gravel_spin_ns(unsigned long long nanoseconds)
 extern __thread gravel_soft_thread gravel_soft_thread_state GRAVEL_HIDDEN_;
 void gravel_soft_barrier(void) GRAVEL_HIDDEN_;
 void gravel_spin_ns(unsigned long long nanoseconds) GRAVEL_HIDDEN_;
+
+void gravel_grid_wait(void) GRAVEL_HIDDEN_;
+void gravel_grid_trigger(void) GRAVEL_HIDDEN_;
 
 typedef unsigned long long cudaGraphConditionalHandle;
 void cudaGraphSetConditional(cudaGraphConditionalHandle handle, unsigned value) GRAVEL_HIDDEN_;

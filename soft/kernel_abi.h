@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GRAVEL_SOFT_ABI = 2 };
+enum { GRAVEL_SOFT_ABI = 3 };
 
 #define GRAVEL_SOFT_MODULE_SYMBOL "gravel_soft_module"
 
@@ -61,6 +61,9 @@ typedef struct gravel_soft_hooks {
     const int *observed;
     // Sets the value behind a conditional handle. 0: there is no such handle.
     int (*set_condition)(uint64_t handle, uint32_t value);
+    // What the calling thread does about grid dependencies: waits for the kernels in front; lets those behind begin.
+    void (*grid_wait)(void);
+    void (*grid_trigger)(void);
 } gravel_soft_hooks;
 
 // Exported by each shared object of kernels as `gravel_soft_module`.

@@ -60,6 +60,20 @@ HIDDEN void cudaGraphSetConditional(unsigned long long handle, unsigned value)
         gravel_soft_thread_state.handle_unknown = 1;
 }
 
+void gravel_grid_wait(void);
+HIDDEN void gravel_grid_wait(void)
+{
+    if (hooks.grid_wait)
+        hooks.grid_wait();
+}
+
+void gravel_grid_trigger(void);
+HIDDEN void gravel_grid_trigger(void)
+{
+    if (hooks.grid_trigger)
+        hooks.grid_trigger();
+}
+
 static inline void touch(const volatile void *address, uint64_t size, enum gravel_soft_touch kind)
 {
     // One load and one branch when nobody looks.

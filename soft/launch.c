@@ -3,7 +3,10 @@
 #include "soft/launch.h"
 
 #include "soft/context.h"
+#include "soft/event.h"
+#include "soft/gravel_soft.h"
 #include "soft/module.h"
+#include "soft/schedule.h"
 #include "soft/stream.h"
 
 #include <stdlib.h>
@@ -139,6 +142,71 @@ void kernel_operation_clear(struct kernel_operation *kernel)
     gv_free(kernel->attributes);
 }
 
+bool kernel_operation_is_programmatic(const struct kernel_operation *kernel)
+{
+    unsigned id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    return kernel->attributes_set & 1u << id && kernel->attributes[id].programmaticStreamSerializationAllowed;
+}
+
+// ---- Grid dependencies of the running kernel ----
+
+// What this worker's kernel has done about them.
+struct grid_run {
+    struct task *task;
+    struct observer *observer;
+    bool last_block;
+    bool waited;                        // the running thread has, or has met one that has
+    bool block_waited, block_triggered; // some thread of the block has
+    unsigned grid;                      // enum gravel_soft_grid
+};
+static _Thread_local struct grid_run *running_grid;
+
+static void set_waited(struct grid_run *run, bool waited)
+{
+    run->waited = waited;
+    if (run->observer)
+        run->observer->early = !waited;
+}
+
+void launch_grid_wait(void)
+{
+    struct grid_run *run = running_grid;
+    if (!run)
+        return;
+    task_await(run->task, run->observer);
+    set_waited(run, true);
+    run->block_waited = true;
+    run->grid |= GRAVEL_SOFT_GRID_WAITED;
+}
+
+// A block triggers with the first of its threads.
+void launch_grid_trigger(void)
+{
+    struct grid_run *run = running_grid;
+    if (!run || run->block_triggered)
+        return;
+    run->block_triggered = true;
+    if (run->waited)
+        run->grid |= GRAVEL_SOFT_GRID_TRIGGERED_LATE;
+    if (run->last_block)
+        task_reach(run->task, PROGRESS_TRIGGERED);
+}
+
+static void block_begins(struct grid_run *run, bool last)
+{
+    run->last_block = last;
+    run->block_waited = run->block_triggered = false;
+    if (last)
+        task_reach(run->task, PROGRESS_BEGUN);
+}
+
+// A block that never triggered does so by its end.
+static void block_ends(struct grid_run *run)
+{
+    if (!run->block_triggered && run->block_waited)
+        run->grid |= GRAVEL_SOFT_GRID_TRIGGERED_LATE;
+}
+
 // ---- Running ----
 
 // A block of threads that meet at barriers. One fiber a thread; each runs until it arrives at a barrier or ends, and
@@ -146,6 +214,7 @@ void kernel_operation_clear(struct kernel_operation *kernel)
 struct block_run {
     const struct kernel_operation *kernel;
     gravel_soft_thread *thread;
+    struct grid_run *grid;
     ucontext_t scheduler;
     struct fiber *fibers;
     size_t current;
@@ -154,6 +223,7 @@ struct block_run {
 struct fiber {
     ucontext_t context;
     gravel_soft_dim3 index;
+    bool waited; // as in the grid's run
     bool ended;
 };
 
@@ -176,12 +246,22 @@ static void fiber_barrier(gravel_soft_thread *thread)
 // Makes a fiber ready to start. Not inlined: getcontext returns twice as far as the compiler knows.
 static __attribute__((noinline)) void fiber_prepare(struct fiber *fiber, unsigned char *stack)
 {
-    fiber->ended = false;
+    fiber->ended = fiber->waited = false;
     getcontext(&fiber->context);
     fiber->context.uc_stack.ss_sp = stack;
     fiber->context.uc_stack.ss_size = FIBER_STACK;
     fiber->context.uc_link = NULL;
     makecontext(&fiber->context, fiber_main, 0);
+}
+
+// All threads that are not at their end have met at a barrier: what one of them waited for, they all have.
+static void share_wait(struct block_run *block, size_t count)
+{
+    bool waited = false;
+    for (size_t i = 0; i < count; i++)
+        waited |= !block->fibers[i].ended && block->fibers[i].waited;
+    for (size_t i = 0; i < count; i++)
+        block->fibers[i].waited |= waited;
 }
 
 // Runs one block of a kernel with barriers; `stacks` has FIBER_STACK bytes for each thread.
@@ -200,28 +280,40 @@ static void run_fibers(struct block_run *block, size_t count, unsigned char *sta
             if (fiber->ended)
                 continue;
             block->thread->thread_index = fiber->index;
+            set_waited(block->grid, fiber->waited);
             swapcontext(&block->scheduler, &fiber->context);
+            fiber->waited = block->grid->waited;
             left -= fiber->ended;
         }
+        share_wait(block, count);
     }
     running_block = NULL;
 }
 
-static void run_threads(const struct kernel_operation *kernel, gravel_soft_thread *thread)
+static void run_threads(const struct kernel_operation *kernel, gravel_soft_thread *thread, struct grid_run *grid)
 {
     gravel_soft_dim3 *index = &thread->thread_index;
     for (index->z = 0; index->z < kernel->block[2]; index->z++)
         for (index->y = 0; index->y < kernel->block[1]; index->y++)
-            for (index->x = 0; index->x < kernel->block[0]; index->x++)
+            for (index->x = 0; index->x < kernel->block[0]; index->x++) {
+                set_waited(grid, false);
                 kernel->function->kernel->call(kernel->parameters);
+            }
 }
 
-CUresult kernel_operation_run(const struct kernel_operation *kernel, struct observer *observer)
+static bool is_last(const struct kernel_operation *kernel, const gravel_soft_dim3 *index)
 {
+    return index->x + 1 == kernel->grid[0] && index->y + 1 == kernel->grid[1] && index->z + 1 == kernel->grid[2];
+}
+
+CUresult kernel_operation_run(struct task *task, struct observer *observer)
+{
+    const struct kernel_operation *kernel = &task->operation->kernel;
     gravel_soft_thread *thread = kernel->function->module->info->thread();
     size_t count = (size_t)kernel->block[0] * kernel->block[1] * kernel->block[2];
     bool fibers = count > 1 && kernel->function->kernel->flags & GRAVEL_SOFT_BARRIER;
-    struct block_run block = {.kernel = kernel, .thread = thread};
+    struct grid_run grid = {.task = task, .observer = observer};
+    struct block_run block = {.kernel = kernel, .thread = thread, .grid = &grid};
     unsigned char *stacks = NULL;
     void *shared = calloc(1, kernel->shared_bytes + 16);
     CUresult result = shared ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -240,18 +332,24 @@ CUresult kernel_operation_run(const struct kernel_operation *kernel, struct obse
             .observer = observer,
             .barrier = fibers ? fiber_barrier : NULL,
         };
+        running_grid = &grid;
         gravel_soft_dim3 *index = &thread->block_index;
         for (index->z = 0; index->z < kernel->grid[2]; index->z++) {
             for (index->y = 0; index->y < kernel->grid[1]; index->y++) {
                 for (index->x = 0; index->x < kernel->grid[0]; index->x++) {
+                    block_begins(&grid, is_last(kernel, index));
                     if (fibers)
                         run_fibers(&block, count, stacks);
                     else
-                        run_threads(kernel, thread);
+                        run_threads(kernel, thread, &grid);
+                    block_ends(&grid);
                 }
             }
         }
+        running_grid = NULL;
         thread->observer = NULL;
+        if (observer && observer->recording)
+            recording_note_grid(observer->recording, grid.grid);
         if (thread->barrier_missing)
             result = CUDA_ERROR_LAUNCH_FAILED;
         if (thread->handle_unknown)
@@ -265,6 +363,60 @@ CUresult kernel_operation_run(const struct kernel_operation *kernel, struct obse
 }
 
 // ---- The driver API ----
+
+// An event that a launch attribute asks to be recorded, and the edge to who waits for it in a capture.
+struct launch_event {
+    CUevent event;
+    int flags;
+    CUgraphEdgeData edge;
+};
+
+static size_t launch_events(const struct kernel_operation *kernel, struct launch_event events[2])
+{
+    size_t count = 0;
+    unsigned programmatic = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+    unsigned completion = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+    if (kernel->attributes_set & 1u << programmatic) {
+        const CUlaunchAttributeValue *value = &kernel->attributes[programmatic];
+        unsigned char port = value->programmaticEvent.triggerAtBlockStart ? CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER
+                                                                          : CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+        events[count++] = (struct launch_event){value->programmaticEvent.event,
+                                                value->programmaticEvent.flags,
+                                                {.from_port = port, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC}};
+    }
+    if (kernel->attributes_set & 1u << completion) {
+        const CUlaunchAttributeValue *value = &kernel->attributes[completion];
+        events[count++] = (struct launch_event){value->launchCompletionEvent.event,
+                                                value->launchCompletionEvent.flags,
+                                                {.from_port = CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER}};
+    }
+    return count;
+}
+
+// Outside of captures such an event is recorded when the kernel is complete: it may come late.
+static CUresult enqueue_with_events(CUstream stream, struct operation *operation)
+{
+    struct launch_event events[2];
+    size_t count = launch_events(&operation->kernel, events);
+    for (size_t i = 0; i < count; i++) {
+        CUevent event = events[i].event;
+        if (object_is(event, OBJECT_EVENT) && event->context == stream->context &&
+            event->flags & CU_EVENT_DISABLE_TIMING && !events[i].flags)
+            continue;
+        operation_clear(operation);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct task *task = NULL;
+    CUgraphNode node = NULL;
+    CUresult result = stream_enqueue(stream, operation, &task, &node);
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        if (node)
+            result = capture_record_launch(stream, &events[i].event->captured, node, &events[i].edge);
+        else
+            event_set_task(events[i].event, task);
+    }
+    return result;
+}
 
 static CUresult launch(const void *function, const CUlaunchConfig *config, CUstream handle, void **parameters,
                        void **extra)
@@ -286,7 +438,7 @@ static CUresult launch(const void *function, const CUlaunchConfig *config, CUstr
         operation_clear(&operation);
         return result;
     }
-    return stream_enqueue(stream, &operation, NULL, NULL);
+    return enqueue_with_events(stream, &operation);
 }
 
 static CUresult launch_plain(const void *function, const unsigned sizes[6], unsigned shared_bytes, CUstream stream,

@@ -5,6 +5,7 @@
 #include "soft/operation.h"
 
 struct observer;
+struct task;
 
 // Fills `operation` from a launch's arguments, copying the parameters. `function` may be a CUkernel.
 CUresult kernel_operation_make(struct operation *operation, CUcontext context, const void *function,
@@ -19,6 +20,13 @@ CUresult kernel_operation_copy(struct kernel_operation *copy, const struct kerne
 void kernel_operation_clear(struct kernel_operation *kernel);
 
 // Runs all blocks. Returns CUDA_ERROR_LAUNCH_FAILED when the kernel used a barrier it had not declared.
-CUresult kernel_operation_run(const struct kernel_operation *kernel, struct observer *observer);
+CUresult kernel_operation_run(struct task *task, struct observer *observer);
+
+// May it begin before the kernel in front of it in its stream is complete?
+bool kernel_operation_is_programmatic(const struct kernel_operation *kernel);
+
+// The hooks behind gravel_grid_wait and gravel_grid_trigger.
+void launch_grid_wait(void);
+void launch_grid_trigger(void);
 
 #endif

@@ -6,6 +6,7 @@
 #include "soft/capture.h"
 #include "soft/conditional.h"
 #include "soft/context.h"
+#include "soft/launch.h"
 #include "soft/memory.h"
 #include "soft/schedule.h"
 
@@ -22,7 +23,12 @@ static int set_condition(uint64_t handle, uint32_t value)
     return condition_set(handle, value);
 }
 
-static const gravel_soft_hooks hooks = {access_hook, schedule_spin, &access_observed, set_condition};
+static const gravel_soft_hooks hooks = {.access = access_hook,
+                                        .spin = schedule_spin,
+                                        .observed = &access_observed,
+                                        .set_condition = set_condition,
+                                        .grid_wait = launch_grid_wait,
+                                        .grid_trigger = launch_grid_trigger};
 
 struct CUlib_st {
     struct object object;

@@ -67,7 +67,7 @@ enum run_result operation_run(struct task *task, struct observer *observer)
     const struct operation *operation = task->operation;
     switch ((int)operation->kind) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
-        CUresult result = kernel_operation_run(&operation->kernel, observer);
+        CUresult result = kernel_operation_run(task, observer);
         if (result != CUDA_SUCCESS)
             task_failed(task, result);
         break;

@@ -34,6 +34,7 @@ static uint64_t last_sequence;
 static unsigned worker_count, idle_count;
 static pthread_cond_t work_there; // a worker is wanted
 static pthread_cond_t work_done;  // some waiter is satisfied
+static pthread_cond_t grids_done; // some kernel's grid-dependency wait is over
 
 // Seeded schedule only.
 static uint64_t random_state;
@@ -111,20 +112,32 @@ void task_drop(struct task *task)
     recording_release(task->recording);
     task_drop(task->continuation);
     for (size_t i = 0; i < task->successor_count; i++)
-        task_drop(task->successors[i]);
+        task_drop(task->successors[i].task);
     gv_free(task->successors);
     gv_free(task);
 }
 
-bool task_after(struct task *task, struct task *earlier)
+bool task_after_early(struct task *task, struct task *earlier, enum task_progress progress, bool waits)
 {
     if (!earlier || earlier->state == TASK_DONE)
         return true;
+    if (mode == SCHEDULE_SERIAL)
+        progress = PROGRESS_DONE;
+    bool released = earlier->reached >= progress;
+    if (released && !waits)
+        return true;
     if (!GV_GROW(earlier->successors, earlier->successor_capacity, earlier->successor_count + 1))
         return false;
-    earlier->successors[earlier->successor_count++] = task_keep(task);
-    task->missing++;
+    earlier->successors[earlier->successor_count++] =
+        (struct successor){.task = task_keep(task), .after = (uint8_t)progress, .released = released, .waits = waits};
+    task->missing += !released;
+    task->unfinished += waits;
     return true;
+}
+
+bool task_after(struct task *task, struct task *earlier)
+{
+    return task_after_early(task, earlier, PROGRESS_DONE, false);
 }
 
 void task_failed(struct task *task, CUresult error)
@@ -153,6 +166,47 @@ void task_submit(struct task *task)
         make_ready(task);
 }
 
+// Lets those start that follow the task as far as it has come.
+static void release_successors(struct task *task)
+{
+    for (size_t i = 0; i < task->successor_count; i++) {
+        struct successor *successor = &task->successors[i];
+        if (successor->released || successor->after > task->reached)
+            continue;
+        successor->released = true;
+        if (!--successor->task->missing)
+            make_ready(successor->task);
+    }
+}
+
+void task_reach(struct task *task, enum task_progress progress)
+{
+    pthread_mutex_lock(&driver_lock);
+    if (task->reached < progress) {
+        task->reached = (uint8_t)progress;
+        release_successors(task);
+    }
+    pthread_mutex_unlock(&driver_lock);
+}
+
+// The task is done: grid-dependency waits that wait for it may be over.
+static void end_waits(struct task *task)
+{
+    bool over = false;
+    for (size_t i = 0; i < task->successor_count; i++) {
+        struct task *waiting = task->successors[i].task;
+        if (!task->successors[i].waits || --waiting->unfinished)
+            continue;
+        over = true;
+        if (waiting->blocked) {
+            waiting->blocked = false;
+            list_insert(&suspended, waiting);
+        }
+    }
+    if (over)
+        pthread_cond_broadcast(&grids_done);
+}
+
 // Tries parked value waits again.
 static void resume_parked(void)
 {
@@ -179,11 +233,11 @@ static void task_finish(struct task *task)
     // An event holds its task and the operation holds its event: this ends the circle, and the use of a plan's memory.
     operation_clear(&task->own);
     task->operation = &task->own;
-    for (size_t i = 0; i < task->successor_count; i++) {
-        if (!--task->successors[i]->missing)
-            make_ready(task->successors[i]);
-        task_drop(task->successors[i]);
-    }
+    task->reached = PROGRESS_DONE;
+    release_successors(task);
+    end_waits(task);
+    for (size_t i = 0; i < task->successor_count; i++)
+        task_drop(task->successors[i].task);
     gv_free(task->successors);
     task->successors = NULL;
     task->successor_count = task->successor_capacity = 0;
@@ -261,13 +315,16 @@ static uint64_t draw_budget(void)
     return 1 + random % scale;
 }
 
-static void switch_task(struct observer *observer)
+// Suspends the task until it is chosen again; `blocked`: it cannot be before its grid-dependency wait is over.
+static void switch_task(struct observer *observer, bool blocked)
 {
     pthread_cond_t my_turn;
     struct task *task = observer->task;
     condition_initialise(&my_turn);
     task->turn = &my_turn;
-    list_insert(&suspended, task);
+    task->blocked = blocked;
+    if (!blocked)
+        list_insert(&suspended, task);
     end_step();
     while (turn != task)
         pthread_cond_wait(&my_turn, &driver_lock);
@@ -282,7 +339,20 @@ void schedule_access(struct observer *observer)
     if (--observer->budget)
         return;
     pthread_mutex_lock(&driver_lock);
-    switch_task(observer);
+    switch_task(observer, false);
+    pthread_mutex_unlock(&driver_lock);
+}
+
+void task_await(struct task *task, struct observer *observer)
+{
+    pthread_mutex_lock(&driver_lock);
+    while (task->unfinished) {
+        // What it waits for has begun, and so has a worker of its own or gets its turn.
+        if (mode == SCHEDULE_SEEDED)
+            switch_task(observer, true);
+        else
+            pthread_cond_wait(&grids_done, &driver_lock);
+    }
     pthread_mutex_unlock(&driver_lock);
 }
 
@@ -296,7 +366,7 @@ void schedule_spin(void *user, uint64_t nanoseconds)
         uint64_t switches = 1 + nanoseconds / 1000;
         for (uint64_t i = 0; observer && observer->task && i < switches && i < 16; i++) {
             pthread_mutex_lock(&driver_lock);
-            switch_task(observer);
+            switch_task(observer, false);
             pthread_mutex_unlock(&driver_lock);
         }
         return;
@@ -475,6 +545,7 @@ CUresult schedule_initialise(const char *name)
     }
     condition_initialise(&work_there);
     condition_initialise(&work_done);
+    condition_initialise(&grids_done);
     if (mode == SCHEDULE_SEEDED) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, stall_main, NULL))

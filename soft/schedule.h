@@ -12,10 +12,24 @@
 
 enum task_state { TASK_WAITING, TASK_READY, TASK_RUNNING, TASK_DONE };
 
+// How far a kernel has come, as far as others may follow it: all its blocks have begun, all have triggered or ended.
+// Blocks run one after another, so that only the last one counts.
+enum task_progress { PROGRESS_NONE, PROGRESS_BEGUN, PROGRESS_TRIGGERED, PROGRESS_DONE };
+
+struct successor {
+    struct task *task; // counted
+    uint8_t after;     // enum task_progress at which it may start
+    bool released;     // that has been reached
+    bool waits;        // its grid-dependency wait waits for the end
+};
+
 struct task {
     unsigned references;
     enum task_state state;
-    size_t missing; // tasks that must be done first, and one until it is submitted
+    size_t missing;    // tasks that must be done, or have come far enough, first; and one until it is submitted
+    size_t unfinished; // tasks that its grid-dependency wait still waits for
+    uint8_t reached;   // enum task_progress
+    bool blocked;      // seeded: suspended in its wait until those are done
     uint64_t sequence;
     const struct operation *operation;
     struct operation own;        // where `operation` points for work that no graph owns
@@ -26,7 +40,7 @@ struct task {
     struct task *continuation;     // of a conditional node: counted, comes after the bodies it runs
     void (*completed)(void *user); // called under the lock when it is done; may be NULL
     void *completed_user;
-    struct task **successors;
+    struct successor *successors;
     size_t successor_count, successor_capacity;
     struct task *next, *previous; // in the ready, parked or suspended list
     void *turn;                   // seeded: what its suspended worker waits on
@@ -41,6 +55,16 @@ struct task *task_new(CUcontext context);
 
 // `task`, not yet submitted, starts after `earlier` (NULL or done: nothing to wait for). False when memory is out.
 bool task_after(struct task *task, struct task *earlier);
+
+// As task_after, for a task that may start when `earlier` has come as far as `progress`; `waits`: its grid-dependency
+// wait waits for the end of `earlier`. The serial schedule starts nothing before all it follows is done.
+bool task_after_early(struct task *task, struct task *earlier, enum task_progress progress, bool waits);
+
+// A running kernel has come so far. Takes the driver's lock.
+void task_reach(struct task *task, enum task_progress progress);
+
+// The grid-dependency wait of a running kernel. Takes the driver's lock.
+void task_await(struct task *task, struct observer *observer);
 
 // Lets the task start as soon as what it waits for is done. Sequence numbers are given here.
 void task_submit(struct task *task);

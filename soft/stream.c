@@ -2,6 +2,7 @@
 #include "soft/stream.h"
 
 #include "soft/event.h"
+#include "soft/launch.h"
 #include "soft/pool.h"
 
 // The calling thread's own default stream of a context, made on first use.
@@ -76,8 +77,16 @@ void stream_delete(CUstream stream)
     }
     object_unregister(&stream->object);
     dependency_set_clear(&stream->dependencies);
-    task_drop(stream->tail);
+    stream_set_tail(stream, NULL);
     gv_free(stream);
+}
+
+void stream_set_tail(CUstream stream, struct task *tail)
+{
+    task_drop(stream->tail);
+    task_drop(stream->kernel);
+    stream->tail = tail;
+    stream->kernel = NULL;
 }
 
 static bool is_blocking(CUstream stream)
@@ -85,30 +94,58 @@ static bool is_blocking(CUstream stream)
     return !(stream->flags & CU_STREAM_NON_BLOCKING);
 }
 
-CUresult stream_append(CUstream stream, struct task *task)
+// Links a task behind what other streams have that it must follow.
+static bool link_behind_others(CUstream stream, struct task *task)
 {
     CUcontext context = stream->context;
-    bool linked = task_after(task, stream->tail);
+    bool linked = true;
     if (stream == context->legacy) {
         // The legacy stream waits for all blocking streams ...
         for (size_t i = 0; i < context->stream_count && linked; i++)
             if (context->streams[i] != stream && is_blocking(context->streams[i]))
                 linked = task_after(task, context->streams[i]->tail);
-    } else if (is_blocking(stream) && linked) {
+    } else if (is_blocking(stream)) {
         // ... and they wait for it.
         linked = task_after(task, context->legacy->tail);
     }
+    return linked;
+}
+
+// Submits a task that was linked, or failed to be, and drops the caller's reference.
+static CUresult submit_linked(struct task *task, bool linked)
+{
     if (!linked) {
         // Tasks it was already linked behind hold references and must see it run.
         operation_clear(&task->own);
         task->own.kind = CU_GRAPH_NODE_TYPE_EMPTY;
         task->operation = &task->own;
     }
-    task_drop(stream->tail);
-    stream->tail = task_keep(task);
     task_submit(task);
     task_drop(task);
     return linked ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult stream_append(CUstream stream, struct task *task)
+{
+    bool linked = task_after(task, stream->tail) && link_behind_others(stream, task);
+    stream_set_tail(stream, task_keep(task));
+    return submit_linked(task, linked);
+}
+
+// Appends a kernel that may begin before the kernel in front of it ends. What comes after both in the stream follows
+// both, whether the second has waited for the first or not.
+static CUresult append_programmatic(CUstream stream, struct task *task)
+{
+    struct task *join = task_new(stream->context);
+    bool linked =
+        join && task_after_early(task, stream->kernel, PROGRESS_TRIGGERED, true) && link_behind_others(stream, task);
+    if (join)
+        linked = task_after(join, stream->tail) && task_after(join, task) && linked;
+    stream_set_tail(stream, task_keep(join ? join : task));
+    stream->kernel = task_keep(task);
+    if (join)
+        linked = submit_linked(join, linked) == CUDA_SUCCESS;
+    return submit_linked(task, linked);
 }
 
 CUresult stream_check(CUstream stream)
@@ -139,7 +176,13 @@ CUresult stream_enqueue(CUstream stream, struct operation *operation, struct tas
         task->recording = recording_for_launch();
     if (task_out)
         *task_out = task;
-    return stream_append(stream, task);
+    if (operation->kind != CU_GRAPH_NODE_TYPE_KERNEL)
+        return stream_append(stream, task);
+    if (stream->kernel && kernel_operation_is_programmatic(&operation->kernel))
+        return append_programmatic(stream, task);
+    result = stream_append(stream, task);
+    stream->kernel = task_keep(task);
+    return result;
 }
 
 struct task *context_join(CUcontext context)

@@ -13,6 +13,7 @@ struct CUstream_st {
     int priority;
     uint64_t thread;                    // of a per-thread default stream, else 0
     struct task *tail;                  // the latest work, counted; NULL: none
+    struct task *kernel;                // the kernel that the latest work is, counted; NULL: it is something else
     struct capture *capture;            // NULL: not capturing
     struct dependency_set dependencies; // while capturing: what the next node comes after
 };
@@ -30,6 +31,9 @@ void stream_delete(CUstream stream);
 // Appends a task whose operation is set to the stream's work, submits it and drops the caller's reference. The stream
 // is not capturing.
 CUresult stream_append(CUstream stream, struct task *task);
+
+// Puts a task (counted, taken over) at the end of the stream's work, which the caller has linked behind all before.
+void stream_set_tail(CUstream stream, struct task *tail);
 
 // Enqueues an operation (taken over, also on failure) on a stream: as a node where it captures, else as a task.
 // `task` and `node` may be NULL; what they receive is not counted.

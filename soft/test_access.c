@@ -37,7 +37,7 @@ static void add_range(void *user, enum gravel_soft_access_kind kind, uint64_t st
 static void begin(void)
 {
     range_count = 0;
-    assert_int_equal(api->access_begin(), 0);
+    assert_int_equal(api->access_begin(0), 0);
 }
 
 // Ends after the work is done and checks that the record is whole.
@@ -265,7 +265,7 @@ static void beginning_twice_and_ending_early_are_told(void **state)
     int value = 1;
     unsigned long long nanoseconds = 50000000;
     begin();
-    assert_int_equal(api->access_begin(), -1);
+    assert_int_equal(api->access_begin(0), -1);
     LAUNCH(kernel("late_fill"), the.a, 1, &memory, &value, &nanoseconds);
     // The kernel is still running: what it will touch is not in the set.
     assert_int_equal(api->access_end(add_range, NULL), 1);

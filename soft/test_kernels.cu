@@ -185,6 +185,80 @@ GRAVEL_KERNEL(wait_for_flag, (volatile int *, flag), (int *, out))
     *out = 1;
 }
 
+// ---- Grid dependencies ----
+
+GRAVEL_DEVICE int meet_until(volatile int *mine, volatile int *theirs, int rounds)
+{
+    int met = 0;
+    *mine = 1;
+    for (int i = 0; i < rounds && !met; i++) {
+        met = *theirs;
+        gravel_spin_ns(100000);
+    }
+    return met;
+}
+
+// Triggers, meets whoever began meanwhile, and writes later.
+GRAVEL_KERNEL(trigger_and_write, (volatile int *, mine), (volatile int *, theirs), (int *, met), (int *, data), (int, rounds))
+{
+    gravel_grid_trigger();
+    *met = meet_until(mine, theirs, rounds);
+    gravel_spin_ns(300000);
+    *data = 5;
+}
+
+// Meets the kernel in front, and reads what it writes after its wait.
+GRAVEL_KERNEL(meet_and_wait, (volatile int *, mine), (volatile int *, theirs), (int *, met), (const int *, data), (int *, out))
+{
+    *met = meet_until(mine, theirs, 20000);
+    gravel_grid_wait();
+    *out = *data;
+}
+
+// Reads what the kernel in front has yet to write, and only then lets it go on.
+GRAVEL_KERNEL(read_without_wait, (volatile int *, mine), (volatile int *, theirs), (int *, met), (const int *, data),
+              (int *, out))
+{
+    *out = *(const volatile int *)data;
+    *met = meet_until(mine, theirs, 20000);
+}
+
+GRAVEL_KERNEL(trigger_then_wait, (int *, out))
+{
+    gravel_grid_trigger();
+    gravel_grid_wait();
+    *out = 1;
+}
+
+GRAVEL_KERNEL(wait_then_trigger, (int *, out))
+{
+    gravel_grid_wait();
+    gravel_grid_trigger();
+    *out = 1;
+}
+
+GRAVEL_KERNEL(do_nothing, (int *, out))
+{
+}
+
+// Each thread reads a weight, waits, and adds its data.
+GRAVEL_KERNEL(prefetch, (const int *, weights), (const int *, data), (int *, sums))
+{
+    int i = (int)gravel_thread_index(), weight = ((const volatile int *)weights)[i];
+    gravel_grid_wait();
+    sums[i] = weight + data[i];
+}
+
+// One thread of a block waits for all of them.
+GRAVEL_BARRIER_KERNEL(wait_for_the_block, (const int *, weights), (const int *, data), (int *, sums))
+{
+    int i = (int)gravel_thread_index(), weight = ((const volatile int *)weights)[i];
+    if (threadIdx.x == 0)
+        gravel_grid_wait();
+    __syncthreads();
+    sums[i] = weight + data[i];
+}
+
 // ---- Conditional nodes (the software driver only: on a GPU they need cudadevrt) ----
 
 #ifndef __CUDACC__

@@ -27,7 +27,7 @@ static gv_status soft_open(CUcontext context, CUstream stream, gv_error *error)
 
 static gv_status soft_before(gv_error *error)
 {
-    if (api->access_begin() != 0)
+    if (api->access_begin(0) != 0)
         return gv_fail(error, GV_ERR_MEMORY, "the software driver could not begin to record");
     recording = true;
     return GV_OK;
