@@ -72,6 +72,13 @@ void twin_open(twin *t, int argc, char **argv)
         {&t->count_right, "count_right"},
         {&t->store_right, "store_right"},
         {&t->mix, "mix"},
+        {&t->make_triggering, "make_triggering"},
+        {&t->use_after_wait, "use_after_wait"},
+        {&t->use_without_wait, "use_without_wait"},
+        {&t->prefetch, "prefetch"},
+        {&t->wait_and_trigger, "wait_and_trigger"},
+        {&t->trigger_and_wait, "trigger_and_wait"},
+        {&t->no_wait, "no_wait"},
     };
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
         CHECK(cuModuleGetFunction(functions[i].function, module, functions[i].name));
@@ -106,6 +113,29 @@ void twin_order(CUstream before, CUstream after)
 void twin_hold(twin *t, CUstream stream, unsigned long long nanoseconds)
 {
     LAUNCH(t->hold, stream, 1, &nanoseconds);
+}
+
+CUresult twin_launch_early(CUfunction function, CUstream stream, int count, CUevent event, void **parameters)
+{
+    CUlaunchAttribute attribute;
+    memset(&attribute, 0, sizeof attribute);
+    if (event) {
+        attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+        attribute.value.programmaticEvent.event = event;
+    } else {
+        attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        attribute.value.programmaticStreamSerializationAllowed = 1;
+    }
+    CUlaunchConfig config = {.gridDimX = ((unsigned)count + 127) / 128,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 128,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = stream,
+                             .attrs = &attribute,
+                             .numAttrs = 1};
+    return cuLaunchKernelEx(&config, function, parameters, NULL);
 }
 
 int twin_run(twin *t, CUgraph graph, void (*prepare)(void *user), bool (*is_right)(void *user), void *user)

@@ -12,6 +12,7 @@
 enum {
     TWIN_COUNT = 1024,           // elements of most buffers
     TWIN_BYTES = TWIN_COUNT * 4, // their bytes
+    TWIN_BLOCK = 128,            // threads that LAUNCH makes one block of
     TWIN_HOLD_SHORT = 100000,    // nanoseconds a branch is held up, so that the wrong order is the likely one
     TWIN_HOLD_LONG = 400000,
 };
@@ -22,6 +23,7 @@ typedef struct twin {
     CUstream main, side, third; // non-blocking
     CUfunction make_left, make_right, make_next, use_left, use_right, use_next, hold, update_in_place, fill_low,
         fill_high, count_left, count_right, store_right, mix;
+    CUfunction make_triggering, use_after_wait, use_without_wait, prefetch, wait_and_trigger, trigger_and_wait, no_wait;
 } twin;
 
 // Stops the program with the call's place and the error's name, unless it succeeded.
@@ -31,6 +33,14 @@ void twin_check(CUresult result, const char *call, const char *file, int line);
 // Launches a kernel of `count` threads. A macro, so that the launch is on the line it is written on.
 #define LAUNCH(function, stream, count, ...) \
     CHECK(cuLaunchKernel(function, ((count) + 127) / 128, 1, 1, 128, 1, 1, 0, stream, (void *[]){__VA_ARGS__}, 0))
+
+// The same for a kernel that may begin before the one in front of it in the stream ends, and for one that records an
+// event as soon as its dependents may begin.
+#define LAUNCH_EARLY(function, stream, count, ...) \
+    CHECK(twin_launch_early(function, stream, count, NULL, (void *[]){__VA_ARGS__}))
+#define LAUNCH_WITH_EVENT(function, stream, count, event, ...) \
+    CHECK(twin_launch_early(function, stream, count, event, (void *[]){__VA_ARGS__}))
+CUresult twin_launch_early(CUfunction function, CUstream stream, int count, CUevent event, void **parameters);
 
 // Reads the command line, opens device 0 and loads the kernels: twins/kernels.fatbin on a GPU, twins/kernels.so on the
 // software driver, from the folder the program is in.

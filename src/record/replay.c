@@ -82,6 +82,10 @@ static void write_access(gv_replay *run, const gv_snapshot *snapshot, uint32_t n
         .reason = reason ? string_id(reason) : 0,
         .duration_ns = duration,
     };
+    if (run->wait_asked) {
+        gv_wait_encode(&run->wait, &record);
+        record.wait_reason = record.wait == GV_GRID_WAIT_UNKNOWN ? string_id(run->wait.reason) : 0;
+    }
     bool lost = false;
     for (int kind = 0; kind < GV_ACCESS_KINDS; kind++)
         lost |= run->ranges.count[kind] && !(kind == GV_ACCESS_READ    ? record.reads
@@ -96,6 +100,8 @@ static void write_access(gv_replay *run, const gv_snapshot *snapshot, uint32_t n
                                        : "its access set is larger than a record of the trace may be");
         gv_bytes reads = record.reads, writes = record.writes, atomics = record.atomics;
         record.reads = record.writes = record.atomics = (gv_bytes){0};
+        gv_wait_encoded_free(&record);
+        record.wait = GV_GRID_WAIT_UNKNOWN;
         gv_write_access(gv_state.writer, &record);
         record.reads = reads;
         record.writes = writes;
@@ -104,6 +110,8 @@ static void write_access(gv_replay *run, const gv_snapshot *snapshot, uint32_t n
     gv_free((void *)record.reads.data);
     gv_free((void *)record.writes.data);
     gv_free((void *)record.atomics.data);
+    gv_wait_encoded_free(&record);
+    run->wait_asked = false;
 }
 
 // Why the source did not see all of a kernel's accesses, or NULL when it did.
@@ -133,10 +141,11 @@ static const char *blind_spot(gv_replay *run, CUfunction function, const CUDA_KE
     return NULL;
 }
 
+// `held`: a kernel that waits for the host is in front of it, beside which it is to begin.
 static CUresult launch_kernel(const gv_snapshot_node *node, const CUDA_KERNEL_NODE_PARAMS *params, CUfunction function,
-                              CUstream stream)
+                              CUstream stream, bool held)
 {
-    CUlaunchAttribute attributes[2];
+    CUlaunchAttribute attributes[3];
     CUlaunchConfig config = {
         .gridDimX = params->gridDimX,
         .gridDimY = params->gridDimY,
@@ -164,7 +173,45 @@ static CUresult launch_kernel(const gv_snapshot_node *node, const CUDA_KERNEL_NO
         attributes[config.numAttrs].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
         attributes[config.numAttrs++].value = value;
     }
+    if (held) {
+        memset(&value, 0, sizeof value);
+        value.programmaticStreamSerializationAllowed = 1;
+        attributes[config.numAttrs].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        attributes[config.numAttrs++].value = value;
+    }
     return gv_cuda.cuLaunchKernelEx(&config, function, params->kernelParams, params->extra);
+}
+
+// Launches a kernel that is recorded and, behind programmatic edges, observed. One that cannot be launched beside the
+// kernel that is to hold it is launched behind it.
+static CUresult launch_recorded(gv_replay *run, const gv_snapshot_node *node, const CUDA_KERNEL_NODE_PARAMS *params,
+                                CUfunction function, gv_status *status, gv_error *error)
+{
+    bool held = false;
+    if (run->wait_asked)
+        run->source->expect_wait(function, &held);
+    *status = run->source->before(error);
+    CUresult result = launch_kernel(node, params, function, run->stream, held);
+    if (held)
+        run->source->release(result == CUDA_SUCCESS);
+    if (held && result != CUDA_SUCCESS)
+        result = launch_kernel(node, params, function, run->stream, false);
+    return result;
+}
+
+// What is known of the wait of a kernel that ran; `reason`: why not all its accesses were seen, or NULL.
+static void note_wait(gv_replay *run, bool observed, const char *reason)
+{
+    if (!run->wait_asked)
+        return;
+    if (!observed) {
+        gv_wait_unknown(&run->wait, reason);
+        return;
+    }
+    gv_node_ranges_clear(&run->wait.early);
+    run->source->wait_seen(&run->wait);
+    if (reason)
+        gv_wait_blind(&run->wait);
 }
 
 // Runs a copy, set, host or event node as a graph of its own.
@@ -357,18 +404,23 @@ static void run_kernel(gv_replay *run, const gv_snapshot *snapshot, uint32_t ind
         return;
     }
     gv_node_ranges_clear(&run->ranges);
-    gv_status status = run->source->before(&error);
-    result = launch_kernel(node, &params, function, run->stream);
+    run->wait_asked = gv_is_programmatic(&run->programmatic, snapshot, index);
+    gv_status status;
+    result = launch_recorded(run, node, &params, function, &status, &error);
     if (result != CUDA_SUCCESS) {
+        run->wait_asked = false;
         give_up_recording(run, snapshot, index, result);
         return;
     }
     enum outcome outcome = await(run, snapshot, index, done);
-    if (outcome == FAILED)
+    if (outcome == FAILED) {
+        run->wait_asked = false;
         return;
+    }
     if (status == GV_OK && outcome != STILL_WAITS)
         status = run->source->after(&run->ranges, &error);
     const char *name = NULL, *reason = NULL;
+    bool observed = outcome == RAN_ALONE && status == GV_OK;
     gv_cuda.cuFuncGetName(&name, function);
     if (outcome != RAN_ALONE) {
         gv_node_ranges_clear(&run->ranges);
@@ -378,6 +430,7 @@ static void run_kernel(gv_replay *run, const gv_snapshot *snapshot, uint32_t ind
     } else {
         reason = blind_spot(run, function, &params, gv_source_function_flags(function, name));
     }
+    note_wait(run, observed, reason);
     write_access(run, snapshot, index, run->source->id, reason ? GV_PRECISION_INCOMPLETE : GV_PRECISION_EXACT, reason,
                  gv_monotonic_ns() - start);
 }
@@ -492,7 +545,7 @@ static void run_unrecorded(gv_replay *run, const gv_snapshot *snapshot, uint32_t
         memset(&params, 0, sizeof params);
         result = gv_cuda.cuGraphKernelNodeGetParams(node->node, &params);
         if (result == CUDA_SUCCESS)
-            result = launch_kernel(node, &params, params.func ? params.func : (CUfunction)params.kern, stream);
+            result = launch_kernel(node, &params, params.func ? params.func : (CUfunction)params.kern, stream, false);
     } else {
         result = launch_single(run, node, stream);
     }
@@ -542,4 +595,6 @@ void gv_replay_end(gv_replay *run)
     if (run->side)
         gv_cuda.cuStreamDestroy(run->side);
     gv_node_ranges_free(&run->ranges);
+    gv_node_ranges_free(&run->wait.early);
+    gv_programmatic_nodes_free(&run->programmatic);
 }

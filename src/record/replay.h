@@ -2,6 +2,7 @@
 #ifndef GV_RECORD_REPLAY_H
 #define GV_RECORD_REPLAY_H
 
+#include "record/early.h"
 #include "record/graph.h"
 #include "record/source.h"
 
@@ -21,9 +22,12 @@ typedef struct gv_replay {
 
     // Its own.
     bool writes_variables; // a copy or set of the graph goes to a module's variable, perhaps a __constant__ one
-    CUstream side;   // where other branches go when a node waits for them; NULL until then
-    bool unrecorded; // what is left is only launched
+    CUstream side;         // where other branches go when a node waits for them; NULL until then
+    bool unrecorded;       // what is left is only launched
     gv_node_ranges ranges;
+    gv_programmatic_nodes programmatic;
+    gv_wait_observation wait; // of the kernel at hand
+    bool wait_asked;          // it stands behind programmatic edges: the next access record says what was observed
 } gv_replay;
 
 // Runs the snapshot. Whatever happens, every node has been launched in an order the graph allows when this returns,

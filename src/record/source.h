@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "device/access_table.h"
 #include "trace/ranges.h"
+#include "trace/record.h"
 
 #include <cuda.h>
 #include <stdbool.h>
@@ -21,6 +22,16 @@ bool gv_node_ranges_append(gv_node_ranges *ranges, enum gv_access_kind kind, uin
 void gv_node_ranges_clear(gv_node_ranges *ranges);
 void gv_node_ranges_free(gv_node_ranges *ranges);
 
+// How a kernel behind programmatic edges stands to its grid-dependency wait (rule 6 of docs/order.md). Re-used from
+// node to node.
+typedef struct gv_wait_observation {
+    enum gv_grid_wait wait;
+    enum gv_grid_trigger trigger;
+    gv_node_ranges early;   // what came before the wait, with GV_GRID_WAIT_DONE
+    bool unseen_come_after; // and what the source does not report, if there is any, came after it
+    char reason[256];       // why the wait was not observed, with GV_GRID_WAIT_UNKNOWN
+} gv_wait_observation;
+
 // A source records the kernels that the calling thread launches between `before` and `after`.
 typedef struct gv_recording_source {
     unsigned id; // enum gv_access_source in trace/record.h
@@ -33,6 +44,15 @@ typedef struct gv_recording_source {
 
     // The kernel has completed: hands over what it touched. A set that is not whole gives GV_ERR_LIMIT and a reason.
     gv_status (*after)(gv_node_ranges *ranges, gv_error *error);
+
+    // Of a kernel behind programmatic edges: called first of all, before() next. *held is set when a kernel of the
+    // source's own is in front of it now and holds it at its wait; it is to be launched with programmatic stream
+    // serialization then, and release() called behind the launch, whether that succeeded or not.
+    void (*expect_wait)(CUfunction function, bool *held);
+    void (*release)(bool launched);
+
+    // After a successful after(): what was observed. Sets all but the ranges' capacity.
+    void (*wait_seen)(gv_wait_observation *observation);
 
     // Leaves nothing behind: patches off, memory freed. Called with the context current and idle.
     void (*close)(void);

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "record/cubin.h"
 #include "record/drain.h"
+#include "record/early.h"
 #include "record/hook.h"
 #include "record/ids.h"
 #include "record/recorder.h"
@@ -481,5 +482,24 @@ const char *gv_sanitizer_library(void)
 
 #endif
 
-const gv_recording_source gv_source_sanitizer = {GV_SOURCE_SANITIZER, sanitizer_open, sanitizer_before, sanitizer_after,
-                                                 sanitizer_close};
+static void sanitizer_expect_wait(CUfunction function, bool *held)
+{
+}
+
+static void sanitizer_release(bool launched)
+{
+}
+
+static void sanitizer_wait_seen(gv_wait_observation *observation)
+{
+    gv_wait_unknown(observation, "what a kernel does before its grid-dependency wait is not observed on a GPU");
+}
+
+const gv_recording_source gv_source_sanitizer = {.id = GV_SOURCE_SANITIZER,
+                                                 .open = sanitizer_open,
+                                                 .expect_wait = sanitizer_expect_wait,
+                                                 .before = sanitizer_before,
+                                                 .release = sanitizer_release,
+                                                 .after = sanitizer_after,
+                                                 .wait_seen = sanitizer_wait_seen,
+                                                 .close = sanitizer_close};

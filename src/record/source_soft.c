@@ -1,10 +1,13 @@
 // The software driver as a source: it watches every access of its kernels itself and hands over the ranges.
+#include "record/early.h"
 #include "record/recorder.h"
 #include "record/source.h"
 #include "soft/gravel_soft.h"
 
 static const gravel_soft_api *api;
 static bool recording;
+static bool early; // what comes before the next kernel's grid-dependency wait is wanted too
+static gv_wait_observation seen;
 
 bool gv_source_soft_ready(const char **why)
 {
@@ -27,8 +30,10 @@ static gv_status soft_open(CUcontext context, CUstream stream, gv_error *error)
 
 static gv_status soft_before(gv_error *error)
 {
-    if (api->access_begin(0) != 0)
+    if (api->access_begin(early) != 0) {
+        early = false;
         return gv_fail(error, GV_ERR_MEMORY, "the software driver could not begin to record");
+    }
     recording = true;
     return GV_OK;
 }
@@ -45,10 +50,44 @@ static void take_range(void *user, enum gravel_soft_access_kind kind, uint64_t s
         into->whole = false;
 }
 
+// The software driver tells for each thread on its own what came before its wait: nothing need be held.
+static void soft_expect_wait(CUfunction function, bool *held)
+{
+    early = true;
+}
+
+static void soft_release(bool launched)
+{
+}
+
+static void take_early(void)
+{
+    unsigned grid = 0;
+    collecting into = {&seen.early, true};
+    gv_node_ranges_clear(&seen.early);
+    seen.reason[0] = '\0';
+    if (api->access_early(take_range, &into, &grid) != 0 || !into.whole) {
+        gv_wait_unknown(&seen, "memory for what it accesses before its grid-dependency wait ran out");
+        return;
+    }
+    seen.wait = grid & GRAVEL_SOFT_GRID_WAITED ? GV_GRID_WAIT_DONE : GV_GRID_WAIT_NONE;
+    seen.trigger = grid & GRAVEL_SOFT_GRID_TRIGGERED_LATE ? GV_GRID_TRIGGER_LATE : GV_GRID_TRIGGER_EARLY;
+}
+
+static void soft_wait_seen(gv_wait_observation *observation)
+{
+    gv_node_ranges kept = observation->early;
+    *observation = seen;
+    seen.early = kept;
+}
+
 static gv_status soft_after(gv_node_ranges *ranges, gv_error *error)
 {
     collecting into = {ranges, true};
     recording = false;
+    if (early)
+        take_early();
+    early = false;
     int result = api->access_end(take_range, &into);
     if (result < 0)
         return gv_fail(error, GV_ERR_USAGE, "the software driver was not recording");
@@ -66,7 +105,14 @@ static void soft_close(void)
 {
     if (recording)
         api->access_end(ignore_range, NULL);
-    recording = false;
+    recording = early = false;
 }
 
-const gv_recording_source gv_source_soft = {GV_SOURCE_SOFT, soft_open, soft_before, soft_after, soft_close};
+const gv_recording_source gv_source_soft = {.id = GV_SOURCE_SOFT,
+                                            .open = soft_open,
+                                            .expect_wait = soft_expect_wait,
+                                            .before = soft_before,
+                                            .release = soft_release,
+                                            .after = soft_after,
+                                            .wait_seen = soft_wait_seen,
+                                            .close = soft_close};
