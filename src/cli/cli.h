@@ -13,8 +13,9 @@ enum gv_exit_code {
     GV_EXIT_NONE = 0,     // nothing found
     GV_EXIT_FINDINGS = 1, // something found; for doctor: recording does not work here
     GV_EXIT_USAGE = 2,
-    GV_EXIT_INPUT = 3, // input that cannot be read, or output that cannot be written
-    GV_EXIT_OWN = 125, // run: gravel's own failure
+    GV_EXIT_INPUT = 3,      // input that cannot be read, or output that cannot be written
+    GV_EXIT_UNMEASURED = 4, // stress: too few sessions could be measured
+    GV_EXIT_OWN = 125,      // run: gravel's own failure
     GV_EXIT_NOT_EXECUTABLE = 126,
     GV_EXIT_NOT_FOUND = 127
 };
@@ -38,7 +39,7 @@ typedef struct gv_command {
     int (*run)(const struct gv_command *command, int argc, char **argv);
 } gv_command;
 
-extern const gv_command gv_command_run, gv_command_check, gv_command_show, gv_command_doctor;
+extern const gv_command gv_command_run, gv_command_check, gv_command_show, gv_command_doctor, gv_command_stress;
 
 #define GV_OPTIONS(array) .options = (array), .option_count = sizeof(array) / sizeof *(array)
 

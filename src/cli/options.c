@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_OPTIONS = 24, HELP_ID = 1000, OPTION_COLUMN = 26 };
+enum { MOST_OPTIONS = 40, HELP_ID = 1000, OPTION_COLUMN = 26 };
 
 // ---- Messages -----------------------------------------------------------------------------------------------------
 

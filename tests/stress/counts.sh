@@ -1,0 +1,161 @@
+#!/bin/sh
+# What `gravel stress` counts, against a server whose wrong answers are known: counts.sh BUILD
+. "$(dirname "$0")/../cli/common.sh"
+. "$(dirname "$0")/common.sh"
+
+# wrong KIND CODE REASONS [SERVER-OPTION...]: 8 sessions of 2 rounds, of which 3 get one wrong answer.
+wrong() {
+    w_kind=$1 w_code=$2 w_reasons=$3
+    shift 3
+    for w_form in stream whole; do
+        w_option=
+        [ "$w_form" = whole ] && w_option=--no-stream
+        start "$w_kind-$w_form" "$tools/null_server" --sessions 8 --rounds 2 --wrong "$w_kind" --wrong-count 3 "$@" || return
+        # shellcheck disable=SC2086
+        stress "$w_kind-$w_form" --sessions 8 --rounds 2 $w_option
+        same "$w_kind-$w_form" "$w_code" "$code"
+        same "$w_kind-$w_form" "$w_reasons" "$(reasons "$w_kind-$w_form")"
+        stop
+    done
+}
+
+# ---- The incident's numbers
+start incident "$tools/null_server" --sessions 60 --rounds 4 --ctx 300 --wrong wrong-arguments --wrong-count 10
+stress incident --sessions 60 --rounds 4 --ctx 300 --max-tokens 2500 --timeout 240
+same incident 1 "$code"
+same incident "CORRUPTION sessions: 10/60 = 16.7 % (95 % interval 8.3-28.5 %)" "$(tail -1 "$scratch/incident.out")"
+same incident "10 60 50" "$(value incident sessions.corrupt) $(value incident sessions.measured) $(value incident sessions.clean)"
+same incident "3 3 2 2" "$(for i in 0 1 2 3; do value incident "by_round.$i.corrupt"; done | xargs)"
+same incident 10 "$(find "$scratch/incident.transcripts" -name 'session-*.json' | wc -l | tr -d ' ')"
+same incident "10 0" "$(value incident baseline.taken) $(value incident baseline.cached)"
+# The baselines are on disk now. The transcripts of the run before are gone, and their number is bounded.
+stress incident --sessions 60 --rounds 4 --ctx 300 --transcripts 4
+same incident-again "0 10" "$(value incident baseline.taken) $(value incident baseline.cached)"
+same incident-again "4 6" "$(value incident transcripts.kept) $(value incident transcripts.left_out)"
+same incident-again 4 "$(find "$scratch/incident.transcripts" -name 'session-*.json' | wc -l | tr -d ' ')"
+stress incident --sessions 60 --rounds 4 --ctx 300 --refresh --transcripts 0
+same incident-refresh "10 0" "$(value incident baseline.taken) $(value incident baseline.cached)"
+# A transcript says what was expected and what came, and is JSON.
+stress incident --sessions 60 --rounds 4 --ctx 300
+python3 - "$scratch/incident.transcripts/session-000001.json" << 'END' && ok || fail "the transcript"
+import json, sys
+t = json.load(open(sys.argv[1]))
+assert t["schema"] == "gravel-transcript" and t["version"] == 1 and t["session"] == 1
+(finding,) = t["rounds"]
+assert finding["round"] == 2 and finding["reasons"] == ["wrong-arguments"]
+assert "Nowhere" in finding["reply"]["tool_calls"][0]["arguments"]
+# Later rounds were measured with the right history.
+roles = [m["role"] for m in t["messages"]]
+assert roles == ["system"] + ["user", "assistant", "tool"] * 3 + ["user"], roles
+said = json.loads(t["messages"][5]["tool_calls"][0]["function"]["arguments"])
+assert said == finding["expected"]["arguments"]
+assert t["messages"][6]["tool_call_id"] == t["messages"][5]["tool_calls"][0]["id"]
+END
+# The same seed gives the same sessions, another one others: the server knows those of seed 1 only.
+stress seed --sessions 60 --rounds 4 --ctx 300 --seed 2 --baseline off
+same seed 60 "$(value seed sessions.corrupt)"
+# Fewer at a time, spread out, with think time: the same counts.
+stress paced --sessions 20 --rounds 4 --ctx 300 --concurrency 5 --ramp 0.2 --think 0-0.05
+same paced 10 "$(value paced sessions.corrupt)"
+stop
+
+# ---- Every kind of wrong answer
+wrong no-call 1 "no-call=3"
+wrong length-no-call 1 "length-no-call=3"
+wrong length-in-call 1 "length-in-call=3"
+wrong bad-json 1 "bad-json=3"
+wrong unknown-tool 1 "unknown-tool=3"
+wrong wrong-tool 1 "wrong-tool=3 wrong-type=3"
+wrong wrong-type 1 "wrong-type=3"
+wrong wrong-arguments 1 "wrong-arguments=3"
+wrong extra-call 1 "extra-call=3"
+wrong template-fragment 1 "template-fragment=3"
+wrong fragment-in-argument 1 "template-fragment=3 wrong-arguments=3"
+wrong garbled 1 "garbled=3"
+wrong loop 1 "loop=3"
+wrong text-too 0 ""
+wrong refusal 4 "refusal=3"
+# The model is wrong alone too: nothing is said against the server, and too little is measured.
+wrong wrong-arguments 4 "alone-too=3" --wrong-alone
+
+# ---- The baseline of all, and --exact
+start exact "$tools/null_server" --sessions 8 --rounds 2 --wrong text-too --wrong-count 3
+stress exact --sessions 8 --rounds 2 --baseline all
+same exact "0 8" "$code $(value exact baseline.taken)"
+same exact 3 "$(value exact baseline.drifted_rounds)"
+stress exact --sessions 8 --rounds 2 --exact
+same exact "1 text-differs=3" "$code $(reasons exact)"
+same exact "0 8" "$(value exact baseline.taken) $(value exact baseline.cached)"
+stop
+
+# ---- A scenario of one's own, with nothing expected in one round
+cat > "$scratch/own.yaml" << 'END'
+name: own
+system: "Answer. ${context}"
+values: {city: {pick: [Rome, Oslo]}}
+facts: ["We are in ${city}."]
+rounds:
+  - user: Where are we?
+    expect: {text: "${city}"}
+  - user: Say something.
+END
+start own "$tools/null_server" --scenario "$scratch/own.yaml" --sessions 6 --rounds 2
+stress own --scenario "$scratch/own.yaml" --sessions 6 --rounds 2
+same own "0 6" "$code $(value own baseline.taken)"
+stress own --scenario "$scratch/own.yaml" --sessions 6 --rounds 2 --baseline off
+same own "4 not-compared=6" "$code $(reasons own)"
+stop
+
+# ---- Keys
+start keys "$tools/null_server" --sessions 4 --rounds 1 --key right-key-12345
+GRAVEL_API_KEY=right-key-12345 stress keys --sessions 4 --rounds 1
+same keys 0 "$code"
+GRAVEL_API_KEY=wrong-key-12345 stress keys --sessions 4 --rounds 1
+same keys "4 unauthorised=4" "$code $(reasons keys)"
+grep -q -r wrong-key "$scratch/keys.json" "$scratch/keys.out" "$scratch/keys.err" && fail "keys: the key was written" || ok
+OTHER=right-key-12345 stress keys --sessions 4 --rounds 1 --api-key-env OTHER
+same keys 0 "$code"
+stress keys --sessions 4 --rounds 1 --api-key-env NOT_SET_AT_ALL
+same keys 2 "$code"
+stop
+
+# ---- Interruption: what was measured is reported, and nothing is called clean.
+start stopped "$tools/null_server" --sessions 4 --rounds 3
+"$gravel" stress --base-url "$url" --model m --tag stopped --output "$scratch" --sessions 4 --rounds 3 --think 600 \
+    > "$scratch/stopped.out" 2> "$scratch/stopped.err" < /dev/null &
+stress_pid=$!
+tries=0
+until grep -q "4 at work" "$scratch/stopped.err" || [ "$tries" -gt 600 ]; do
+    tries=$((tries + 1))
+    sleep 0.05
+done
+kill -TERM "$stress_pid"
+wait "$stress_pid"
+same stopped 4 "$?"
+grep -q "INTERRUPTED" "$scratch/stopped.out" && ok || fail "stopped: not said"
+same stopped 4 "$(value stopped sessions.failed)"
+stop
+
+# ---- Usage
+url=http://127.0.0.1:1/v1
+expect "no URL" 2 "say where the server is" "$gravel" stress --model m
+expect "no model" 2 "name the model" "$gravel" stress --base-url "$url"
+expect "operand" 2 "is no option" "$gravel" stress --base-url "$url" --model m what
+expect "URL without a scheme" 2 "must begin with http" "$gravel" stress --base-url localhost:80 --model m --output "$scratch"
+expect "tag" 2 "tag takes" "$gravel" stress --base-url "$url" --model m --tag ../x
+expect "body" 2 "cannot set \"model\"" "$gravel" stress --base-url "$url" --model m --body 'model="x"'
+expect "body that is no JSON" 2 "text needs quotes" "$gravel" stress --base-url "$url" --model m --body 'user=x'
+expect "think" 2 "think takes" "$gravel" stress --base-url "$url" --model m --think 3-2
+expect "exact with temperature" 2 "leave --temperature out" "$gravel" stress --base-url "$url" --model m --exact --temperature 1
+expect "folder" 3 "cannot be written to" "$gravel" stress --base-url "$url" --model m --output "$scratch/none"
+expect "scenario that is not there" 3 "cannot be opened" "$gravel" stress --base-url "$url" --model m --scenario "$scratch/none"
+printf 'rounds:\n  - usr: x\n' > "$scratch/bad.yaml"
+expect "scenario with a mistake" 2 "bad.yaml:2: a round has no key" "$gravel" stress --base-url "$url" --model m --scenario "$scratch/bad.yaml"
+echo '{"mine": 1}' > "$scratch/taken.json"
+expect "a file of another kind" 2 "is no result of gravel stress" "$gravel" stress --base-url "$url" --model m --tag taken --output "$scratch"
+expect "host" 3 "cannot be found" "$gravel" stress --base-url http://no-such-host.invalid/v1 --model m --output "$scratch"
+"$gravel" stress --print-scenario > "$scratch/printed.yaml" && cmp -s "$scratch/printed.yaml" "$here/../../src/stress/depots.yaml" && ok || fail "--print-scenario"
+
+# ---- The JSON has the keys that docs/stress.md explains, and no other.
+python3 "$here/schema.py" "$here/../../docs/stress.md" "$scratch"/*.json "$scratch"/incident.transcripts/*.json && ok || fail "docs/stress.md"
+finish
