@@ -515,11 +515,10 @@ const gv_command gv_command_stress = {
              "call of every round is known, so that an answer with HTTP 200 and a wrong call is told from a right one, "
              "and both from a failure of the server. Prints how many sessions were corrupt, with the 95 % interval.",
     GV_OPTIONS(options),
-    .closing =
-        "Exit code: 0 no corruption, 1 corruption, 2 wrong usage or scenario, 3 a file cannot be read or written,\n"
-        "4 too few sessions could be measured to tell.\n\n"
-        "Example:\n"
-        "  gravel stress --base-url http://127.0.0.1:30001/v1 --model deepseek --sessions 60 --rounds 4 \\\n"
-        "      --ctx 300 --max-tokens 2500 --timeout 240 --tag clean60\n",
+    .closing = "Exit code: 0 no corruption, 1 corruption, 2 wrong usage or scenario, 3 a file cannot be read or\n"
+               "written, 4 too few sessions could be measured to tell.\n\n"
+               "Example:\n"
+               "  gravel stress --base-url http://127.0.0.1:30001/v1 --model deepseek --sessions 60 --rounds 4 \\\n"
+               "      --ctx 300 --max-tokens 2500 --timeout 240 --tag clean60\n",
     .run = run,
 };
