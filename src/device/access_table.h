@@ -7,6 +7,8 @@
 #ifndef GV_DEVICE_ACCESS_TABLE_H
 #define GV_DEVICE_ACCESS_TABLE_H
 
+#include "device/tensor_map.h"
+
 #include <stdint.h>
 
 enum {
@@ -31,9 +33,27 @@ typedef struct gv_page_table {
 
 enum { GV_TABLE_WORDS = 0, GV_TABLE_BYTES = 1, GV_TABLES = 2 };
 
+// What the patches of tensor copies have to say beside the marked bytes.
+enum gv_table_flag {
+    GV_TABLE_TENSOR_SEEN = 1u << 0,  // a tensor copy was reported
+    GV_TABLE_MAP_UNKNOWN = 1u << 1,  // one went by a tensor map that was not decoded: its bytes are not marked
+    GV_TABLE_MAPS_OVERFLOW = 1u << 2 // one more map than `maps` has room for
+};
+
+// A tensor map some copies went by whose exact bytes are not known: they are somewhere in the tensor.
+typedef struct gv_logged_map {
+    uint64_t words[GV_TENSOR_MAP_WORDS];
+    uint32_t state; // 0: free, 1: being written, 2: whole
+    uint32_t kind;  // enum gv_access_kind
+} gv_logged_map;
+
+enum { GV_LOGGED_MAPS = 32 };
+
 // The user data of every patched launch that is recorded.
 typedef struct gv_access_table {
     gv_page_table tables[GV_TABLES];
+    uint32_t flags; // enum gv_table_flag
+    gv_logged_map maps[GV_LOGGED_MAPS];
 } gv_access_table;
 
 // What a page holds of one kind.
@@ -53,6 +73,9 @@ typedef struct gv_drain_head {
     uint32_t pages, bitmaps; // how many the drain wanted to store; those above the capacities were left
     uint32_t left;           // pages left in the table
     uint32_t overflow;       // some accesses found no slot
+    uint32_t flags;          // enum gv_table_flag
+    uint32_t maps;           // how many of `map` are filled
+    gv_logged_map map[GV_LOGGED_MAPS];
 } gv_drain_head;
 
 #endif

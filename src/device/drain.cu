@@ -71,16 +71,28 @@ extern "C" __global__ void gravel_drain(gv_access_table *access, uint32_t which,
     }
 }
 
-// One thread, after the drains of both tables: hands the counts to the host and resets them.
+// One thread, after the drains of both tables: hands the counts to the host and resets them. What is not a count stays
+// until the tables are empty.
 extern "C" __global__ void gravel_drain_finish(gv_access_table *access, gv_drain_head *head, gv_drain_head *counters)
 {
-    gv_drain_head out = *counters;
+    uint32_t left = counters->left, overflow = 0, maps = 0;
     for (int which = 0; which < GV_TABLES; which++) {
-        out.overflow |= access->tables[which].overflow;
-        if (!out.left)
+        overflow |= access->tables[which].overflow;
+        if (!left)
             access->tables[which].overflow = 0;
     }
-    *head = out;
-    gv_drain_head zero = {};
-    *counters = zero;
+    for (int i = 0; i < GV_LOGGED_MAPS && access->maps[i].state; i++) {
+        head->map[maps++] = access->maps[i];
+        if (!left)
+            access->maps[i].state = 0;
+    }
+    head->pages = counters->pages;
+    head->bitmaps = counters->bitmaps;
+    head->left = left;
+    head->overflow = overflow;
+    head->flags = access->flags;
+    head->maps = maps;
+    if (!left)
+        access->flags = 0;
+    counters->pages = counters->bitmaps = counters->left = 0;
 }

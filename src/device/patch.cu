@@ -2,80 +2,41 @@
 // (nvcc --compile-as-tools-patch); the callback signatures are those of sanitizer_patching.h.
 //
 // A launch that is not being recorded has null user data, and its patches return at once.
-#include "device/access_table.h"
+//
+// Built with the headers of any release from 13.0 on. Where a later release passes more arguments, a function here
+// takes those it can do without in no other way (see each); the kinds of instruction that only later headers name are
+// given by number in source_sanitizer.c.
+#include "device/mark.h"
 
 #include <sanitizer_patching.h>
 
-// Finds the page's slot, claiming a free one. Returns null when the neighbourhood is full. Slots are claimed with one
-// compare-and-swap and never move, so threads need not wait for one another.
-static __device__ __forceinline__ uint32_t *page_bits(gv_page_table *table, uint64_t page)
-{
-    uint64_t slots = table->slots;
-    uint64_t slot = __umul64hi(GV_PAGE_HASH(page), slots);
-    uint64_t wanted = page + 1;
-    for (int probe = 0; probe < GV_TABLE_PROBES; probe++) {
-        uint64_t key = *(volatile uint64_t *)&table->keys[slot];
-        if (key == 0)
-            key = atomicCAS((unsigned long long *)&table->keys[slot], 0ull, (unsigned long long)wanted);
-        if (key == 0 || key == wanted)
-            return table->bits + slot * (GV_ACCESS_KINDS * GV_PAGE_WORDS);
-        if (++slot == slots)
-            slot = 0;
-    }
-    table->overflow = 1;
-    return nullptr;
-}
-
-// Marks the units [first, last] of one table.
-static __device__ __forceinline__ void mark_units(gv_page_table *table, uint64_t first, uint64_t last, int kind)
-{
-    while (first <= last) {
-        uint64_t page = first / GV_PAGE_UNITS;
-        uint64_t page_last = page * GV_PAGE_UNITS + (GV_PAGE_UNITS - 1);
-        uint64_t stop = last < page_last ? last : page_last;
-        uint32_t *bits = page_bits(table, page);
-        if (!bits)
-            return;
-        bits += kind * GV_PAGE_WORDS;
-        while (first <= stop) {
-            uint32_t word = (uint32_t)(first % GV_PAGE_UNITS) / 32;
-            uint32_t low = (uint32_t)first % 32;
-            uint32_t count = (uint32_t)(stop - first) < 31 - low ? (uint32_t)(stop - first) + 1 : 32 - low;
-            uint32_t mask = (count == 32 ? 0xffffffffu : (1u << count) - 1u) << low;
-            // Most accesses repeat: a plain load that sees the bits saves the atomic. A stale one only costs it.
-            if ((bits[word] & mask) != mask)
-                atomicOr(&bits[word], mask);
-            first += count;
-        }
-    }
-}
+// SANITIZER_MEMORY_DEVICE_FLAG_ATOMIC_WRITE_ONLY, from 13.5 on; earlier releases never set this bit.
+#define ATOMIC_WRITE_ONLY (1u << 8)
 
 static __device__ __forceinline__ void mark(void *user_data, uint64_t address, uint64_t size, int kind)
 {
-    gv_access_table *access = (gv_access_table *)user_data;
-    if (!access || !size)
-        return;
-    if (((address | size) & 3) == 0)
-        mark_units(&access->tables[GV_TABLE_WORDS], address >> 2, (address + size - 1) >> 2, kind);
-    else
-        mark_units(&access->tables[GV_TABLE_BYTES], address, address + size - 1, kind);
+    if (user_data)
+        gv_mark((gv_access_table *)user_data, address, size, kind);
 }
 
-// Loads, stores and atomics on global memory. An atomic arrives with both the read and the write flag.
+// Loads, stores and atomics on global memory. An atomic arrives with both the read and the write flag, or, where it
+// returns nothing, with a flag of its own.
 extern "C" __device__ __noinline__ SanitizerPatchResult gravel_global(void *user_data, uint64_t pc, void *pointer,
                                                                       uint32_t size, uint32_t flags, const void *data)
 {
     const uint32_t both = SANITIZER_MEMORY_DEVICE_FLAG_READ | SANITIZER_MEMORY_DEVICE_FLAG_WRITE;
     if (flags & SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH)
         return SANITIZER_PATCH_SUCCESS;
-    int kind = (flags & both) == both                          ? GV_ACCESS_ATOMIC
-               : (flags & SANITIZER_MEMORY_DEVICE_FLAG_WRITE) ? GV_ACCESS_WRITE
-                                                              : GV_ACCESS_READ;
+    int kind = (flags & both) == both || flags & ATOMIC_WRITE_ONLY ? GV_ACCESS_ATOMIC
+               : (flags & SANITIZER_MEMORY_DEVICE_FLAG_WRITE)      ? GV_ACCESS_WRITE
+                                                                   : GV_ACCESS_READ;
     mark(user_data, (uint64_t)pointer, size, kind);
     return SANITIZER_PATCH_SUCCESS;
 }
 
-// cp.async: global to shared, 4 to 16 bytes. A null source means that only zeros are stored.
+// cp.async: global to shared, 4 to 16 bytes. A null source means that only zeros are stored. From 13.5 on a further
+// argument tells how many of the bytes at the end are zeros instead of being read; no release tells which it is, so the
+// argument is left alone and these bytes count as read.
 extern "C" __device__ __noinline__ SanitizerPatchResult gravel_copy_async(void *user_data, uint64_t pc, void *source,
                                                                           uint32_t destination, uint32_t size)
 {
@@ -84,7 +45,7 @@ extern "C" __device__ __noinline__ SanitizerPatchResult gravel_copy_async(void *
     return SANITIZER_PATCH_SUCCESS;
 }
 
-// cp.async.bulk, counted in blocks of 16 bytes.
+// cp.async.bulk, counted in blocks of 16 bytes in the low half of a word.
 extern "C" __device__ __noinline__ SanitizerPatchResult gravel_bulk_read(void *user_data, uint64_t pc, uint64_t source,
                                                                          uint32_t destination, uint32_t barrier,
                                                                          uint32_t data, uint32_t is_multicast)
@@ -93,11 +54,21 @@ extern "C" __device__ __noinline__ SanitizerPatchResult gravel_bulk_read(void *u
     return SANITIZER_PATCH_SUCCESS;
 }
 
+// From 13.3 on the high half of `data` is a mask of the bytes of each block that are written, and `has_mask` says
+// whether there is one. Earlier releases pass no `has_mask` and leave the high half zero, as no copy is that large.
 extern "C" __device__ __noinline__ SanitizerPatchResult gravel_bulk_write(void *user_data, uint64_t pc,
                                                                           uint64_t destination, uint32_t source,
-                                                                          uint32_t blocks)
+                                                                          uint32_t data, uint32_t has_mask)
 {
-    mark(user_data, destination, (uint64_t)blocks * 16, GV_ACCESS_WRITE);
+    uint32_t blocks = data & 0xffff, mask = data >> 16;
+    if (!mask || !has_mask) {
+        mark(user_data, destination, (uint64_t)blocks * 16, GV_ACCESS_WRITE);
+        return SANITIZER_PATCH_SUCCESS;
+    }
+    for (uint32_t block = 0; block < blocks; block++)
+        for (uint32_t i = 0; i < 16; i++)
+            if (mask >> i & 1)
+                mark(user_data, destination + block * 16 + i, 1, GV_ACCESS_WRITE);
     return SANITIZER_PATCH_SUCCESS;
 }
 
@@ -106,5 +77,36 @@ extern "C" __device__ __noinline__ SanitizerPatchResult gravel_bulk_reduce(void 
                                                                            uint32_t blocks)
 {
     mark(user_data, destination, (uint64_t)blocks * 16, GV_ACCESS_ATOMIC);
+    return SANITIZER_PATCH_SUCCESS;
+}
+
+// cp.async.bulk.tensor, global to shared (SanitizerCallbackTensorMemoryLoad, from 13.3 on).
+//
+// The map is read by generic loads, as it may lie in any space a map can lie in: the windows of constants and of kernel
+// parameters are part of the generic address space (PTX ISA, "Generic Addressing"). It is read anew each time, because
+// a kernel may rewrite its maps in global memory as it goes. A map there is itself read by the copy.
+extern "C" __device__ __noinline__ SanitizerPatchResult gravel_tensor_load(
+    void *user_data, uint64_t pc, uint64_t map, uint32_t destination, uint32_t barrier, int32_t c0, int32_t c1,
+    int32_t c2, int32_t c3, int32_t c4, uint32_t dimensions, uint32_t is_multicast, uint32_t data, uint32_t mode)
+{
+    gv_access_table *access = (gv_access_table *)user_data;
+    if (!access)
+        return SANITIZER_PATCH_SUCCESS;
+    // The instruction is executed once for a warp: were several of its threads active, they would have the same
+    // arguments, and one of them marks.
+    uint32_t before;
+    asm("mov.u32 %0, %%lanemask_lt;" : "=r"(before));
+    if (__activemask() & before)
+        return SANITIZER_PATCH_SUCCESS;
+    const volatile uint64_t *source = (const volatile uint64_t *)map;
+    uint64_t words[GV_TENSOR_MAP_WORDS];
+    GV_UNROLL
+    for (int i = 0; i < GV_TENSOR_MAP_WORDS; i++)
+        words[i] = source[i];
+    if (__isGlobal((const void *)map) && !__isGridConstant((const void *)map))
+        gv_mark(access, map, GV_TENSOR_MAP_BYTES, GV_ACCESS_READ);
+    const int32_t coordinates[GV_TENSOR_MAP_RANK] = {c0, c1, c2, c3, c4};
+    const uint32_t tiled = 0; // SANITIZER_LOAD_TILED
+    gv_mark_tensor(access, words, coordinates, mode == tiled, GV_ACCESS_READ);
     return SANITIZER_PATCH_SUCCESS;
 }
