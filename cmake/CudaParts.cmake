@@ -10,8 +10,16 @@ if(NOT GV_CUDA_INCLUDE)
 endif()
 
 find_program(GV_NVCC nvcc HINTS ${GV_CUDA_HINTS} PATH_SUFFIXES bin)
-find_path(GV_SANITIZER_INCLUDE sanitizer_patching.h HINTS ${GV_CUDA_HINTS}
+find_path(GV_SANITIZER_INCLUDE sanitizer_patching.h
+          HINTS ${GV_CUDA_HINTS} ${CMAKE_SOURCE_DIR}/build/deps/sanitizer/nvidia/cu13
           PATH_SUFFIXES include compute-sanitizer/include extras/Sanitizer/include)
+if(GV_SANITIZER_INCLUDE)
+  # The releases from 13.3 on name the tensor copies.
+  file(STRINGS ${GV_SANITIZER_INCLUDE}/sanitizer_patching.h tensor_copies REGEX "SANITIZER_INSTRUCTION_TMA_LOAD")
+  if(tensor_copies)
+    set(GV_SANITIZER_TENSOR_COPIES ON)
+  endif()
+endif()
 if(GV_NVCC AND GV_SANITIZER_INCLUDE)
   set(GV_DEVICE_CODE ON)
 else()

@@ -276,8 +276,14 @@ static void check_sanitizer(const gv_check *driver, gv_check *check)
     }
     char output[OUTPUT_SIZE];
     int code = gv_capture_function(load_library, path, SECONDS, output, sizeof output);
-    if (code == 0)
-        conclude(check, GV_CHECK_OK, "", "%s", path);
+    if (code == 0 && gv_sanitizer_reports_tensor_copies(path))
+        conclude(check, GV_CHECK_OK, "", "%s; it reports TMA tensor loads", path);
+    else if (code == 0)
+        conclude(
+            check, GV_CHECK_LIMITED,
+            "On GPUs from compute capability 9.0 on: `pip install 'nvidia-cuda-sanitizer-api>=13.3'`. Without it less "
+            "is known of kernels with such loads (many GEMM and attention kernels).",
+            "%s; it does not report TMA tensor loads", path);
     else if (driver->state == GV_CHECK_MISSING)
         conclude(check, GV_CHECK_LIMITED, "It can be tried once there is a driver.",
                  "%s is there, but does not load here: %s", path, one_line(output));

@@ -35,12 +35,19 @@ static int tear_down(void **state)
     return system(command);
 }
 
-// Makes root/folder/libsanitizer-public.so.
-static void put(const char *below, const char *name)
+// Makes root/folder/name with this text in it.
+static void put_text(const char *below, const char *name, const char *text)
 {
     char command[512];
-    snprintf(command, sizeof command, "/bin/mkdir -p '%s/%s' && : > '%s/%s/%s'", root, below, root, below, name);
+    snprintf(command, sizeof command, "/bin/mkdir -p '%s/%s' && printf %%s '%s' > '%s/%s/%s'", root, below, text, root,
+             below, name);
     assert_int_equal(system(command), 0);
+}
+
+// Libraries here look as if they reported tensor copies, so that one that this machine really has does not come first.
+static void put(const char *below, const char *name)
+{
+    put_text(below, name, "ELF HopperTmaLoadGenerator");
 }
 
 static void set(const char *name, const char *below)
@@ -116,6 +123,41 @@ static void the_newest_of_several(void **state)
     expect_found("env/lib/python3.12/site-packages/nvidia/cu13/lib/" LIBRARY);
 }
 
+// A library that reports tensor copies comes first, wherever it was found; the rest keep their order.
+static void those_that_report_tensor_copies_come_first(void **state)
+{
+    put_text("toolkit/compute-sanitizer", LIBRARY, "ELF");
+    set("CUDA_HOME", "toolkit");
+    put_text("env/lib/python3.12/site-packages/nvidia/cu13/compute-sanitizer", LIBRARY, "");
+    set("VIRTUAL_ENV", "env");
+    put("conda/lib/python3.12/site-packages/nvidia/cu13/compute-sanitizer", LIBRARY);
+    set("CONDA_PREFIX", "conda");
+    expect_found("conda/lib/python3.12/site-packages/nvidia/cu13/compute-sanitizer/" LIBRARY);
+
+    gv_sanitizer_choice choices[8];
+    char tried[64], expected[256];
+    size_t count = gv_sanitizer_find_all(choices, 8, tried, sizeof tried);
+    assert_in_range(count, 3, 8); // and what this machine has
+    size_t next = 0;
+    while (next < count && choices[next].tensor_copies)
+        next++;
+    assert_in_range(next, 1, count - 2);
+    snprintf(expected, sizeof expected, "%s/toolkit/compute-sanitizer/" LIBRARY, root);
+    assert_string_equal(choices[next].path, expected);
+    assert_false(gv_sanitizer_reports_tensor_copies(expected));
+    snprintf(expected, sizeof expected, "%s/env/lib/python3.12/site-packages/nvidia/cu13/compute-sanitizer/" LIBRARY,
+             root);
+    assert_true(next + 1 < count && !choices[next + 1].tensor_copies);
+    assert_true(gv_sanitizer_reports_tensor_copies(choices[0].path));
+    assert_false(gv_sanitizer_reports_tensor_copies(expected) || gv_sanitizer_reports_tensor_copies(root) ||
+                 gv_sanitizer_reports_tensor_copies("/nowhere/" LIBRARY));
+    assert_int_equal(gv_sanitizer_find_all(choices, 1, tried, sizeof tried), 1);
+    // What the user names is taken as it is.
+    set("GRAVEL_SANITIZER", "toolkit");
+    assert_int_equal(gv_sanitizer_find_all(choices, 8, tried, sizeof tried), 1);
+    assert_false(choices[0].tensor_copies);
+}
+
 static void small_buffers(void **state)
 {
     put("a", LIBRARY);
@@ -136,6 +178,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(toolkits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(python_environments, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_newest_of_several, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(those_that_report_tensor_copies_come_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(small_buffers, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,7 +10,7 @@
 
 #include <sanitizer_patching.h>
 
-// SANITIZER_MEMORY_DEVICE_FLAG_ATOMIC_WRITE_ONLY, from 13.5 on; earlier releases never set this bit.
+// SANITIZER_MEMORY_DEVICE_FLAG_ATOMIC_WRITE_ONLY, from 13.5 on; earlier releases have no such bit.
 #define ATOMIC_WRITE_ONLY (1u << 8)
 
 static __device__ __forceinline__ void mark(void *user_data, uint64_t address, uint64_t size, int kind)
@@ -110,3 +110,18 @@ extern "C" __device__ __noinline__ SanitizerPatchResult gravel_tensor_load(
     gv_mark_tensor(access, words, coordinates, mode == tiled, GV_ACCESS_READ);
     return SANITIZER_PATCH_SUCCESS;
 }
+
+#ifdef GV_SANITIZER_TENSOR_COPIES
+// What the headers at hand say of the callbacks whose types have changed between releases, and of the numbers above.
+template <typename A, typename B> struct same_type {
+    static const bool value = false;
+};
+template <typename A> struct same_type<A, A> {
+    static const bool value = true;
+};
+static_assert(same_type<SanitizerCallbackTensorMemoryLoad, decltype(&gravel_tensor_load)>::value, "tensor loads");
+static_assert(same_type<SanitizerCallbackBulkCopySharedToGlobal, decltype(&gravel_bulk_write)>::value, "bulk writes");
+static_assert(same_type<SanitizerCallbackBulkCopyGlobalToShared, decltype(&gravel_bulk_read)>::value, "bulk reads");
+static_assert(same_type<SanitizerCallbackMemoryAccess, decltype(&gravel_global)>::value, "global accesses");
+static_assert(SANITIZER_LOAD_TILED == 0, "tiled loads");
+#endif

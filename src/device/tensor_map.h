@@ -33,7 +33,7 @@ typedef struct gv_tensor_map {
     uint32_t rank;                        // 1 to 5 (im2col: 3 to 5)
     uint32_t mode;                        // enum gv_tensor_map_mode
     uint32_t element_bytes;               // 1, 2, 4 or 8
-    uint32_t interleave;                  // CUtensorMapInterleave
+    uint32_t interleave;                  // CUtensorMapInterleave: none, as interleaved maps are not decoded
     uint32_t swizzle;                     // 0 to 3, no swizzle to 128 bytes: moves bytes in shared memory only
     uint64_t dims[GV_TENSOR_MAP_RANK];    // size of the tensor; 1 from dimension `rank` on
     uint64_t strides[GV_TENSOR_MAP_RANK]; // strides[0] is element_bytes; 0 from dimension `rank` on
@@ -51,13 +51,15 @@ GV_SHARED_FUNCTION bool gv_tensor_map_decode(const uint64_t *words, gv_tensor_ma
     uint32_t stride_tops = (uint32_t)(words[3] >> 32); // bits 32 to 35 of each stride, which counts 16 bytes
     uint32_t traversal = (uint32_t)(words[6] >> 32), boxes = (uint32_t)words[7], pixels = (uint32_t)(words[7] >> 32);
     bool tiled = !(flags & 1);
+    bool possible = true, strides_set = true;
     // log2 of the bits of a type, one hexadecimal digit each, in the order u8, u16, u32, s32, u64, s64, f16, f32,
     // f32.ftz, f64, bf16, two of 4 bits, one of 6 bits (f).
     uint32_t size = (uint32_t)(0xf2246554665543ull >> 4 * type & 15);
-    // Bit 1 was set in every map seen but is not in one that is made of zeros by tensormap.replace.
-    if (flags & 0xff80000cu || rank > GV_TENSOR_MAP_RANK || type > 13 || interleave > 2 || stride_tops >> 16 ||
-        traversal & 0x00ff8000u || words[0] == 0 || words[0] >> 57 || words[0] & 15 || (interleave && rank < 3) ||
-        (tiled ? pixels != 0 : pixels > 1023 || rank < 3))
+    // How an interleaved tensor lies in memory has not been checked on any. Bit 1 was set in every map seen, but is not
+    // in a tiled one that tensormap.replace makes of zeros.
+    if (flags & 0xff80000cu || rank > GV_TENSOR_MAP_RANK || type > 13 || interleave || stride_tops >> 16 ||
+        traversal & 0x00ff8000u || words[0] == 0 || words[0] >> 57 || words[0] & 15 ||
+        (tiled ? pixels != 0 : pixels > 1023 || rank < 3 || !(flags & 2)))
         return false;
     map->address = words[0];
     map->rank = rank;
@@ -68,7 +70,6 @@ GV_SHARED_FUNCTION bool gv_tensor_map_decode(const uint64_t *words, gv_tensor_ma
     map->element_bytes = map->element_bits < 8 ? 1 : map->element_bits / 8;
     const uint32_t strides[GV_TENSOR_MAP_RANK] = {0, (uint32_t)(words[1] >> 32), (uint32_t)words[2],
                                                   (uint32_t)(words[2] >> 32), (uint32_t)words[3]};
-    bool possible = true;
     GV_UNROLL
     for (uint32_t i = 0; i < GV_TENSOR_MAP_RANK; i++) {
         uint32_t dim = (uint32_t)(words[4 + i / 2] >> i % 2 * 32);
@@ -79,6 +80,7 @@ GV_SHARED_FUNCTION bool gv_tensor_map_decode(const uint64_t *words, gv_tensor_ma
         bool used = i < rank;
         // The fields of a dimension that is not there are zero.
         possible = possible && (used || (!dim && !box && !stride && !step));
+        strides_set = strides_set && (!used || i == 0 || dim == 0 || stride);
         map->dims[i] = (uint64_t)dim + 1;
         map->box[i] = box + 1;
         map->strides[i] = i == 0 ? map->element_bytes : stride;
@@ -89,10 +91,8 @@ GV_SHARED_FUNCTION bool gv_tensor_map_decode(const uint64_t *words, gv_tensor_ma
         map->dims[0] = map->dims[0] * map->element_bits / 8;
         map->box[0] = map->box[0] * map->element_bits / 8;
     }
-    // A rule of cuTensorMapEncodeTiled.
-    if (tiled && !interleave)
-        possible = possible && map->box[0] * map->element_bytes % 16 == 0;
-    return possible;
+    // Rules of cuTensorMapEncodeTiled: a stride is at least the size, and what is moved of a row is blocks of 16 bytes.
+    return possible && strides_set && map->box[0] * map->element_bytes % 16 == 0;
 }
 
 // The bytes of global memory that one copy touches: runs of `row_bytes` bytes, `count` of them `stride` bytes apart,
@@ -133,7 +133,7 @@ GV_SHARED_FUNCTION void gv_tensor_clip(int32_t start, uint32_t step, uint32_t co
 // layouts): the copy touches nothing outside the tensor.
 GV_SHARED_FUNCTION bool gv_tensor_map_rows(const gv_tensor_map *map, const int32_t *coordinates, gv_tensor_rows *rows)
 {
-    if (map->mode != GV_TENSOR_MAP_TILED || map->interleave)
+    if (map->mode != GV_TENSOR_MAP_TILED)
         return false;
     uint32_t first, inside;
     // Values of less than a byte: the box is whole bytes, and so is where it may start.

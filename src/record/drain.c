@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "record/driver.h"
+#include "record/tensor_map.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,29 @@ bool gv_pages_to_ranges(gv_drained_page *pages, size_t page_count, const uint32_
     return enough;
 }
 
+// Ranges of one tensor that are kept apart, at most.
+enum { MOST_TENSOR_RANGES = 1024 };
+
+bool gv_maps_to_ranges(const gv_logged_map *maps, size_t count, gv_node_ranges *extents)
+{
+    gv_range *ranges = gv_calloc(MOST_TENSOR_RANGES, sizeof *ranges);
+    bool enough = ranges != NULL;
+    for (size_t i = 0; i < count && enough; i++) {
+        gv_tensor_map map;
+        if (!gv_tensor_map_decode(maps[i].words, &map))
+            continue; // the patches keep only maps that they could decode
+        size_t found = gv_tensor_map_ranges(&map, ranges, MOST_TENSOR_RANGES);
+        enum gv_access_kind kind = (enum gv_access_kind)maps[i].kind;
+        gv_node_ranges before = *extents;
+        extents->ranges[kind] = NULL;
+        extents->count[kind] = extents->capacity[kind] = 0;
+        enough = merge(before.ranges[kind], before.count[kind], ranges, found, kind, extents);
+        gv_free(before.ranges[kind]);
+    }
+    gv_free(ranges);
+    return enough;
+}
+
 // ---- The table on the device ---------------------------------------------------------------------------------
 
 // What one run of the drain can hand over; a node that touched more takes several runs.
@@ -121,10 +145,12 @@ struct gv_drain {
 };
 
 enum {
-    HEAD_BYTES = 256,
+    HEAD_BYTES = 4096,
     PAGES_BYTES = DRAIN_PAGES * (int)sizeof(gv_drained_page),
     BITMAPS_BYTES = DRAIN_BITMAPS * GV_PAGE_WORDS * 4
 };
+
+_Static_assert(sizeof(gv_drain_head) <= HEAD_BYTES, "the drained pages begin behind the head");
 
 // Slots for nodes that touch `bytes`: every 16 KiB of them as words, and a part as single bytes.
 static void choose_slots(uint64_t bytes, uint64_t available, uint64_t slots[GV_TABLES])
@@ -269,12 +295,14 @@ static bool keep(gv_drain *drain, const gv_drained_page *pages, size_t page_coun
     return true;
 }
 
-gv_status gv_drain_run(gv_drain *drain, CUstream stream, gv_node_ranges *ranges, gv_error *error)
+gv_status gv_drain_run(gv_drain *drain, CUstream stream, gv_node_ranges *ranges, gv_node_ranges *extents,
+                       unsigned *flags, gv_error *error)
 {
     const gv_drain_head *head = drain->host;
     gv_drained_page *pages = (gv_drained_page *)((char *)drain->host + HEAD_BYTES);
     uint32_t *bitmaps = (uint32_t *)((char *)drain->host + HEAD_BYTES + PAGES_BYTES);
     bool overflow = false, enough = true;
+    *flags = 0;
     drain->page_count = drain->bitmap_words = 0;
     for (;;) {
         CUresult result = launch_drain(drain, stream);
@@ -293,6 +321,8 @@ gv_status gv_drain_run(gv_drain *drain, CUstream stream, gv_node_ranges *ranges,
             break;
         }
     }
+    *flags = head->flags;
+    enough = enough && gv_maps_to_ranges(head->map, head->maps, extents);
     if (overflow)
         return gv_fail(error, GV_ERR_LIMIT,
                        "it touched more memory than the access table had room for; leave more "

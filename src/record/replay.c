@@ -114,12 +114,28 @@ static void write_access(gv_replay *run, const gv_snapshot *snapshot, uint32_t n
     run->wait_asked = false;
 }
 
+// A record of its own for what the source knows only the extent of.
+static void write_extents(gv_replay *run, const gv_snapshot *snapshot, uint32_t node)
+{
+    bool any = false;
+    for (int kind = 0; kind < GV_ACCESS_KINDS; kind++)
+        any |= run->extents.count[kind] != 0;
+    if (!any)
+        return;
+    gv_node_ranges exact = run->ranges;
+    run->ranges = run->extents;
+    write_access(run, snapshot, node, GV_SOURCE_TENSOR_MAP, GV_PRECISION_EXTENT, NULL, 0);
+    run->ranges = exact;
+}
+
 // Why the source did not see all of a kernel's accesses, or NULL when it did.
 static const char *blind_spot(gv_replay *run, CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params,
                               unsigned flags)
 {
-    if (flags & GV_FUNCTION_TENSOR_COPY)
+    if (flags & GV_FUNCTION_TENSOR_LOAD)
         return "it moves data by TMA tensor copies, which this Sanitizer release does not report";
+    if (flags & GV_FUNCTION_TENSOR_COPY)
+        return "it writes by TMA tensor copies, which no Sanitizer release reports";
     if (flags & (GV_FUNCTION_TEXTURE | GV_FUNCTION_SURFACE_STORE))
         return "it reads or writes through textures or surfaces, which the Sanitizer does not report";
     if (flags & GV_FUNCTION_DEVICE_LAUNCH)
@@ -404,6 +420,7 @@ static void run_kernel(gv_replay *run, const gv_snapshot *snapshot, uint32_t ind
         return;
     }
     gv_node_ranges_clear(&run->ranges);
+    gv_node_ranges_clear(&run->extents);
     run->wait_asked = gv_is_programmatic(&run->programmatic, snapshot, index);
     gv_status status;
     result = launch_recorded(run, node, &params, function, &status, &error);
@@ -418,21 +435,23 @@ static void run_kernel(gv_replay *run, const gv_snapshot *snapshot, uint32_t ind
         return;
     }
     if (status == GV_OK && outcome != STILL_WAITS)
-        status = run->source->after(&run->ranges, &error);
+        status = run->source->after(&run->ranges, &run->extents, &error);
     const char *name = NULL, *reason = NULL;
     bool observed = outcome == RAN_ALONE && status == GV_OK;
     gv_cuda.cuFuncGetName(&name, function);
     if (outcome != RAN_ALONE) {
         gv_node_ranges_clear(&run->ranges);
+        gv_node_ranges_clear(&run->extents);
         reason = "it did not run alone: it waited for work beside it";
     } else if (status != GV_OK) {
         reason = error.text;
     } else {
-        reason = blind_spot(run, function, &params, gv_source_function_flags(function, name));
+        reason = blind_spot(run, function, &params, gv_source_blind_flags(function, name));
     }
     note_wait(run, observed, reason);
     write_access(run, snapshot, index, run->source->id, reason ? GV_PRECISION_INCOMPLETE : GV_PRECISION_EXACT, reason,
                  gv_monotonic_ns() - start);
+    write_extents(run, snapshot, index);
 }
 
 // Puts the bytes that a copy's or set's parameters name into run->ranges. NULL, or why they are not all of them.
@@ -595,6 +614,7 @@ void gv_replay_end(gv_replay *run)
     if (run->side)
         gv_cuda.cuStreamDestroy(run->side);
     gv_node_ranges_free(&run->ranges);
+    gv_node_ranges_free(&run->extents);
     gv_node_ranges_free(&run->wait.early);
     gv_programmatic_nodes_free(&run->programmatic);
 }

@@ -25,6 +25,7 @@ typedef struct gv_replay {
     CUstream side;         // where other branches go when a node waits for them; NULL until then
     bool unrecorded;       // what is left is only launched
     gv_node_ranges ranges;
+    gv_node_ranges extents; // what the source knows no more of than that it lies in there
     gv_programmatic_nodes programmatic;
     gv_wait_observation wait; // of the kernel at hand
     bool wait_asked;          // it stands behind programmatic edges: the next access record says what was observed

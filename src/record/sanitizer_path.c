@@ -7,14 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define LIBRARY "libsanitizer-public.so"
 
 typedef struct search {
-    char *path;
-    size_t size;
+    gv_sanitizer_choice *choices;
+    size_t count, most;
     char *tried;
     size_t tried_size, tried_length;
 } search;
@@ -42,14 +43,28 @@ static void note_tried(search *state, const char *place)
         state->tried_length += (size_t)added;
 }
 
+static bool is_taken(const search *state, const struct stat *file)
+{
+    for (size_t i = 0; i < state->count; i++) {
+        struct stat other;
+        if (stat(state->choices[i].path, &other) == 0 && other.st_dev == file->st_dev && other.st_ino == file->st_ino)
+            return true;
+    }
+    return false;
+}
+
+// This and the functions below answer whether the search is over: there is no room for more.
 static bool take_file(search *state, const char *file)
 {
     struct stat status;
     size_t length = strlen(file);
-    if (stat(file, &status) != 0 || !S_ISREG(status.st_mode) || length >= state->size)
+    if (stat(file, &status) != 0 || !S_ISREG(status.st_mode) || length >= sizeof state->choices->path ||
+        is_taken(state, &status))
         return false;
-    memcpy(state->path, file, length + 1);
-    return true;
+    gv_sanitizer_choice *next = &state->choices[state->count++];
+    memcpy(next->path, file, length + 1);
+    next->tensor_copies = gv_sanitizer_reports_tensor_copies(file);
+    return state->count == state->most;
 }
 
 // Looks for the library under every folder that `pattern` matches, the last in the alphabet first, so that of several
@@ -73,12 +88,14 @@ static bool take_pattern(search *state, const char *pattern)
 static bool take_below(search *state, const char *root, const char *const *folders, size_t count)
 {
     char pattern[PATH_MAX];
+    size_t before = state->count;
     for (size_t i = 0; i < count; i++) {
         int length = snprintf(pattern, sizeof pattern, "%s/%s/" LIBRARY, root, folders[i]);
         if (length > 0 && (size_t)length < sizeof pattern && take_pattern(state, pattern))
             return true;
     }
-    note_tried(state, root);
+    if (state->count == before)
+        note_tried(state, root);
     return false;
 }
 
@@ -164,8 +181,10 @@ static bool take_environment(search *state, const char *chosen)
 static bool find(search *state)
 {
     const char *chosen = getenv("GRAVEL_SANITIZER");
-    if (chosen && *chosen)
+    if (chosen && *chosen) {
+        state->most = 1;
         return take_environment(state, chosen);
+    }
     if (take_toolkit(state, getenv("CUDA_HOME")) || take_toolkit(state, getenv("CUDA_PATH")) ||
         take_toolkit(state, "/usr/local/cuda") || take_toolkit(state, "/usr/local/cuda-*"))
         return true;
@@ -185,25 +204,65 @@ static bool find(search *state)
     Dl_info own;
     char folder[PATH_MAX];
     if (dladdr((const void *)&gv_sanitizer_find, &own) && own.dli_fname && realpath(own.dli_fname, folder)) {
-        static const char *const deps[] = {"deps/cuda/nvidia/*/lib", "../deps/cuda/nvidia/*/lib"};
+        static const char *const deps[] = {"deps/sanitizer/nvidia/*/compute-sanitizer",
+                                           "../deps/sanitizer/nvidia/*/compute-sanitizer", "deps/cuda/nvidia/*/lib",
+                                           "../deps/cuda/nvidia/*/lib"};
         char *slash = strrchr(folder, '/');
         if (slash)
             *slash = '\0';
-        if (take_below(state, folder, deps, 2))
+        if (take_below(state, folder, deps, sizeof deps / sizeof *deps))
             return true;
     }
     return false;
 }
 
-bool gv_sanitizer_find(char *path, size_t size, char *tried, size_t tried_size)
+bool gv_sanitizer_reports_tensor_copies(const char *path)
 {
-    search state = {.path = path, .size = size, .tried = tried, .tried_size = tried_size};
-    if (size)
-        path[0] = '\0';
+    // Part of the name of the class that makes these patches. It is in the releases from 13.3 on and not in earlier
+    // ones.
+    static const char name[] = "TmaLoadGenerator";
+    struct stat status;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    bool found = false;
+    if (fstat(file, &status) == 0 && status.st_size > 0) {
+        size_t size = (size_t)status.st_size;
+        void *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0);
+        if (bytes != MAP_FAILED) {
+            found = memmem(bytes, size, name, sizeof name - 1) != NULL;
+            munmap(bytes, size);
+        }
+    }
+    close(file);
+    return found;
+}
+
+size_t gv_sanitizer_find_all(gv_sanitizer_choice *choices, size_t most, char *tried, size_t tried_size)
+{
+    search state = {.choices = choices, .most = most, .tried = tried, .tried_size = tried_size};
     if (tried_size)
         tried[0] = '\0';
-    bool found = find(&state);
-    if (found && tried_size)
+    find(&state);
+    if (state.count && tried_size)
         tried[0] = '\0';
+    // A stable sort of two kinds.
+    for (size_t i = 0, sorted = 0; i < state.count; i++) {
+        if (!choices[i].tensor_copies)
+            continue;
+        gv_sanitizer_choice better = choices[i];
+        memmove(&choices[sorted + 1], &choices[sorted], (i - sorted) * sizeof *choices);
+        choices[sorted++] = better;
+    }
+    return state.count;
+}
+
+bool gv_sanitizer_find(char *path, size_t size, char *tried, size_t tried_size)
+{
+    gv_sanitizer_choice choices[8];
+    bool found = gv_sanitizer_find_all(choices, sizeof choices / sizeof *choices, tried, tried_size) > 0 &&
+                 strlen(choices[0].path) < size;
+    if (size)
+        snprintf(path, size, "%s", found ? choices[0].path : "");
     return found;
 }

@@ -27,3 +27,8 @@ unsigned gv_source_function_flags(CUfunction function, const char *name)
 {
     return gv_state.soft ? 0 : gv_sanitizer_function_flags(function, name);
 }
+
+unsigned gv_source_blind_flags(CUfunction function, const char *name)
+{
+    return gv_state.soft ? 0 : gv_sanitizer_blind_flags(function, name);
+}

@@ -42,8 +42,9 @@ typedef struct gv_recording_source {
     // The next kernel launch is one to record.
     gv_status (*before)(gv_error *error);
 
-    // The kernel has completed: hands over what it touched. A set that is not whole gives GV_ERR_LIMIT and a reason.
-    gv_status (*after)(gv_node_ranges *ranges, gv_error *error);
+    // The kernel has completed: hands over what it touched, and in `extents` ranges of which it touched some part that
+    // is not known more exactly. What is not whole gives GV_ERR_LIMIT and a reason.
+    gv_status (*after)(gv_node_ranges *ranges, gv_node_ranges *extents, gv_error *error);
 
     // Of a kernel behind programmatic edges: called first of all, before() next. *held is set when a kernel of the
     // source's own is in front of it now and holds it at its wait; it is to be launched with programmatic stream
@@ -64,8 +65,12 @@ const gv_recording_source *gv_source(const char **why);
 // One line for the process record: "soft", "sanitizer <path>", "none: reason".
 void gv_source_describe(char *text, size_t size);
 
-// enum gv_function_flag for a kernel: what of its machine code the source cannot see. 0 when everything is seen.
+// enum gv_function_flag for a kernel: what there is in its machine code that a source may be blind to. 0: nothing.
 unsigned gv_source_function_flags(CUfunction function, const char *name);
+
+// Those of the flags that stand for accesses which were not reported for the kernel that the source recorded last:
+// flags of tensor copies are left out where the Sanitizer reports them. For use after `after`.
+unsigned gv_source_blind_flags(CUfunction function, const char *name);
 
 // ---- The sources ----
 extern const gv_recording_source gv_source_soft;
@@ -74,6 +79,7 @@ bool gv_source_soft_ready(const char **why);
 extern const gv_recording_source gv_source_sanitizer;
 bool gv_source_sanitizer_ready(const char **why);
 unsigned gv_sanitizer_function_flags(CUfunction function, const char *name);
+unsigned gv_sanitizer_blind_flags(CUfunction function, const char *name);
 const char *gv_sanitizer_library(void);
 
 #endif

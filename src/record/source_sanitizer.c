@@ -50,7 +50,7 @@ static struct {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Sanitizer_SubscriberHandle subscriber;
 static bool ready;
-static char library[1024];
+static gv_sanitizer_choice library; // the one in use
 static char why_not[512] =
     "the driver did not load gravel's injection library (CUDA_INJECTION64_PATH): run the program "
     "through `gravel run`";
@@ -76,6 +76,7 @@ typedef struct module_row {
     CUmodule module;
     bool scanned;
     bool patched;
+    bool tensor_loads;     // the Sanitizer took the patch for them, too
     unsigned flags;        // of every kernel of the module
     blind_function *blind; // sorted by name
     size_t blind_count, blind_capacity;
@@ -136,12 +137,12 @@ static void drop_modules(CUmodule module, CUcontext context)
     pthread_mutex_unlock(&lock);
 }
 
-unsigned gv_sanitizer_function_flags(CUfunction function, const char *name)
+// The flags of a kernel; whether the patch for tensor loads is in its module.
+static unsigned function_flags(CUfunction function, const char *name, bool *tensor_loads)
 {
-    if (!ready)
-        return 0;
     CUmodule module = NULL;
     unsigned flags = GV_FUNCTION_UNSCANNED;
+    *tensor_loads = false;
     if (gv_cuda.cuFuncGetModule(&module, function) != CUDA_SUCCESS)
         return flags;
     pthread_mutex_lock(&lock);
@@ -153,10 +154,17 @@ unsigned gv_sanitizer_function_flags(CUfunction function, const char *name)
         const blind_function *found =
             name && row->blind_count ? bsearch(&key, row->blind, row->blind_count, sizeof key, by_name) : NULL;
         flags = row->flags | (row->scanned ? 0 : GV_FUNCTION_UNSCANNED) | (found ? found->flags : 0);
+        *tensor_loads = row->patched && row->tensor_loads;
         break;
     }
     pthread_mutex_unlock(&lock);
     return flags;
+}
+
+unsigned gv_sanitizer_function_flags(CUfunction function, const char *name)
+{
+    bool tensor_loads;
+    return ready ? function_flags(function, name, &tensor_loads) : 0;
 }
 
 // ---- Callbacks -----------------------------------------------------------------------------------------------
@@ -170,6 +178,9 @@ static struct {
     CUmodule module; // the module of that launch
     bool set_failed;
 } armed;
+
+// Set for good when a tensor copy has been reported in this process. Until then no silence about one is believed.
+static bool tensor_copies_are_reported;
 static __thread bool recording __attribute__((tls_model("initial-exec")));
 
 // Every launch into the armed context is told its user data: a launch that is not told would run with stale data.
@@ -200,31 +211,20 @@ static void callback(void *user, Sanitizer_CallbackDomain domain, Sanitizer_Call
         context_destroyed(((const Sanitizer_ResourceContextData *)data)->context);
 }
 
-static void initialize(void)
+// Loads one library and subscribes to it. False with the reason in why_not.
+static bool start(const gv_sanitizer_choice *choice)
 {
-    char tried[1024] = "";
-    const char *arm = getenv("GRAVEL_ARM");
-    if (!getenv("GRAVEL_TRACE") || (arm && strcmp(arm, "none") == 0)) {
-        snprintf(why_not, sizeof why_not, "arming was not asked for");
-        return;
-    }
-    if (!gv_sanitizer_find(library, sizeof library, tried, sizeof tried)) {
-        snprintf(why_not, sizeof why_not,
-                 "NVIDIA's Sanitizer library (libsanitizer-public.so) was not found; tried %.300s. Set "
-                 "GRAVEL_SANITIZER to its path",
-                 tried);
-        return;
-    }
-    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    void *handle = dlopen(choice->path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
         snprintf(why_not, sizeof why_not, "%s", dlerror());
-        return;
+        return false;
     }
-#define GV_SANITIZER_FIND(name)                                                \
-    *(void **)&api.name = dlsym(handle, #name);                                \
-    if (!api.name) {                                                           \
-        snprintf(why_not, sizeof why_not, "%.300s has no %s", library, #name); \
-        return;                                                                \
+#define GV_SANITIZER_FIND(name)                                                     \
+    *(void **)&api.name = dlsym(handle, #name);                                     \
+    if (!api.name) {                                                                \
+        snprintf(why_not, sizeof why_not, "%.300s has no %s", choice->path, #name); \
+        dlclose(handle);                                                            \
+        return false;                                                               \
     }
     GV_SANITIZER_FUNCTIONS(GV_SANITIZER_FIND)
     // Single callbacks and not whole domains: each call back into us costs the program time.
@@ -234,11 +234,33 @@ static void initialize(void)
     SanitizerResult result = api.sanitizerSubscribe(&subscriber, callback, NULL);
     for (size_t i = 0; i < sizeof resources / sizeof *resources && result == SANITIZER_SUCCESS; i++)
         result = api.sanitizerEnableCallback(1, subscriber, SANITIZER_CB_DOMAIN_RESOURCE, resources[i]);
-    if (result != SANITIZER_SUCCESS) {
-        snprintf(why_not, sizeof why_not, "the Sanitizer refused to start: %s", result_text(result));
+    if (result != SANITIZER_SUCCESS)
+        snprintf(why_not, sizeof why_not, "the Sanitizer %.300s refused to start: %s", choice->path,
+                 result_text(result));
+    // A library that has begun to work stays loaded, also when it refused.
+    return result == SANITIZER_SUCCESS;
+}
+
+static void initialize(void)
+{
+    static gv_sanitizer_choice choices[4];
+    char tried[1024] = "";
+    const char *arm = getenv("GRAVEL_ARM");
+    if (!getenv("GRAVEL_TRACE") || (arm && strcmp(arm, "none") == 0)) {
+        snprintf(why_not, sizeof why_not, "arming was not asked for");
         return;
     }
-    ready = true;
+    size_t count = gv_sanitizer_find_all(choices, sizeof choices / sizeof *choices, tried, sizeof tried);
+    if (!count)
+        snprintf(why_not, sizeof why_not,
+                 "NVIDIA's Sanitizer library (libsanitizer-public.so) was not found; tried %.300s. Set "
+                 "GRAVEL_SANITIZER to its path",
+                 tried);
+    // A newer library may refuse an older driver that another one still works with.
+    for (size_t i = 0; i < count && !ready; i++) {
+        library = choices[i];
+        ready = start(&choices[i]);
+    }
 }
 
 // Called by the driver inside cuInit. Its return value is not an error code; other injection libraries return 1.
@@ -259,13 +281,15 @@ bool gv_source_sanitizer_ready(const char **why)
 
 const char *gv_sanitizer_library(void)
 {
-    return library;
+    return library.path;
 }
 
 // ---- The source ----------------------------------------------------------------------------------------------
 
-// What is patched, and with which function of patch.cu. A kind this Sanitizer does not know is left out; an
-// instruction of that kind would then be unseen, and only the first kind is one that no kernel does without.
+// What is patched, and with which function of patch.cu. A kind this Sanitizer does not know is left out; an instruction
+// of that kind would then be unseen, and only the first kind is one that no kernel does without. Tensor loads come on
+// top where the library in use reports them. Tensor stores and reductions have no patch: releases up to 13.5 name a
+// kind for stores (44) but neither declare its callback nor contain it, and none for reductions.
 static const struct {
     Sanitizer_InstructionId instruction;
     const char *function;
@@ -277,6 +301,13 @@ static const struct {
     {SANITIZER_INSTRUCTION_BULK_COPY_SHARED_TO_GLOBAL, "gravel_bulk_write", true},
     {SANITIZER_INSTRUCTION_BULK_REDUCTION_SHARED_TO_GLOBAL, "gravel_bulk_reduce", true},
 };
+
+// SANITIZER_INSTRUCTION_TMA_LOAD. Given by number, so that what a build can do depends on the library it meets at run
+// time and not on the headers it was compiled with; where the headers have the name, its value is checked.
+#define TMA_LOAD ((Sanitizer_InstructionId)43)
+#ifdef GV_SANITIZER_TENSOR_COPIES
+_Static_assert(SANITIZER_INSTRUCTION_TMA_LOAD == TMA_LOAD, "the number of an instruction kind has changed");
+#endif
 
 // Contexts into which the patches and the drain kernels have been loaded; they stay there until the context goes.
 typedef struct prepared_context {
@@ -330,12 +361,15 @@ static void context_destroyed(CUcontext context)
     pthread_mutex_unlock(&lock);
 }
 
-static bool patch(CUmodule module)
+static bool patch(CUmodule module, bool *tensor_loads)
 {
     for (size_t i = 0; i < sizeof patches / sizeof *patches; i++)
         if (api.sanitizerPatchInstructions(patches[i].instruction, module, patches[i].function) != SANITIZER_SUCCESS &&
             patches[i].needed)
             return false;
+    // A release that does not know the kind is not asked: its answer to an unknown number is nowhere promised.
+    *tensor_loads = library.tensor_copies &&
+                    api.sanitizerPatchInstructions(TMA_LOAD, module, "gravel_tensor_load") == SANITIZER_SUCCESS;
     return api.sanitizerPatchModule(module) == SANITIZER_SUCCESS;
 }
 
@@ -353,12 +387,14 @@ static CUmodule *list_modules(CUcontext context, bool patched, size_t *count)
     return list;
 }
 
-static void set_patched(CUmodule module, bool patched)
+static void set_patched(CUmodule module, bool patched, bool tensor_loads)
 {
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < module_count; i++)
-        if (modules[i].module == module)
+        if (modules[i].module == module) {
             modules[i].patched = patched;
+            modules[i].tensor_loads = tensor_loads;
+        }
     pthread_mutex_unlock(&lock);
 }
 
@@ -372,7 +408,7 @@ static void unpatch_all(void)
             gv_note_once(GV_NOTE_FAILURE, "unpatch",
                          "a module could not be unpatched: %s. Its kernels run slower from here on",
                          result_text(result));
-        set_patched(list[i], false);
+        set_patched(list[i], false, false);
     }
     gv_free(list);
 }
@@ -407,8 +443,10 @@ static gv_status sanitizer_open(CUcontext context, CUstream stream, gv_error *er
     }
     size_t count = 0;
     CUmodule *list = list_modules(context, false, &count);
-    for (size_t i = 0; i < count; i++)
-        set_patched(list[i], patch(list[i]));
+    for (size_t i = 0; i < count; i++) {
+        bool tensor_loads = false, patched = patch(list[i], &tensor_loads);
+        set_patched(list[i], patched, tensor_loads);
+    }
     gv_free(list);
     return GV_OK;
 }
@@ -430,17 +468,39 @@ static bool is_patched(CUmodule module)
     return patched;
 }
 
-static gv_status sanitizer_after(gv_node_ranges *ranges, gv_error *error)
+static gv_status sanitizer_after(gv_node_ranges *ranges, gv_node_ranges *extents, gv_error *error)
 {
     recording = false;
-    gv_status status = gv_drain_run(armed.drain, armed.stream, ranges, error);
+    unsigned flags = 0;
+    gv_status status = gv_drain_run(armed.drain, armed.stream, ranges, extents, &flags, error);
+    tensor_copies_are_reported |= (flags & GV_TABLE_TENSOR_SEEN) != 0;
     if (status != GV_OK)
         return status;
+    if (flags & GV_TABLE_MAP_UNKNOWN)
+        return gv_fail(error, GV_ERR_FORMAT, "it copies by a tensor map of a form that is not known");
+    if (flags & GV_TABLE_MAPS_OVERFLOW)
+        return gv_fail(error, GV_ERR_LIMIT, "it copies by more than %d im2col tensor maps",
+                       (int)GV_LOGGED_MAPS);
     if (!armed.seen || armed.set_failed)
         return gv_fail(error, GV_ERR_MISSING, "the Sanitizer did not report its launch");
     if (!is_patched(armed.module))
         return gv_fail(error, GV_ERR_MISSING, "its module could not be patched");
     return GV_OK;
+}
+
+unsigned gv_sanitizer_blind_flags(CUfunction function, const char *name)
+{
+    bool tensor_loads;
+    if (!ready)
+        return 0;
+    unsigned flags = function_flags(function, name, &tensor_loads);
+    if (!tensor_loads || !tensor_copies_are_reported)
+        return flags;
+    flags &= ~(unsigned)GV_FUNCTION_TENSOR_LOAD;
+    // The patch reads the map at each copy: to it, maps that change are like others.
+    if (!(flags & (GV_FUNCTION_TENSOR_STORE | GV_FUNCTION_TENSOR_REDUCE)))
+        flags &= ~(unsigned)(GV_FUNCTION_TENSOR_COPY | GV_FUNCTION_TENSOR_REPLACE);
+    return flags;
 }
 
 #else // built without nvcc or the Sanitizer's headers
@@ -455,7 +515,7 @@ static gv_status sanitizer_before(gv_error *error)
     return gv_fail(error, GV_ERR_MISSING, "built without device code");
 }
 
-static gv_status sanitizer_after(gv_node_ranges *ranges, gv_error *error)
+static gv_status sanitizer_after(gv_node_ranges *ranges, gv_node_ranges *extents, gv_error *error)
 {
     return gv_fail(error, GV_ERR_MISSING, "built without device code");
 }
@@ -471,6 +531,11 @@ bool gv_source_sanitizer_ready(const char **why)
 }
 
 unsigned gv_sanitizer_function_flags(CUfunction function, const char *name)
+{
+    return 0;
+}
+
+unsigned gv_sanitizer_blind_flags(CUfunction function, const char *name)
 {
     return 0;
 }

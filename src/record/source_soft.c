@@ -81,7 +81,7 @@ static void soft_wait_seen(gv_wait_observation *observation)
     seen.early = kept;
 }
 
-static gv_status soft_after(gv_node_ranges *ranges, gv_error *error)
+static gv_status soft_after(gv_node_ranges *ranges, gv_node_ranges *extents, gv_error *error)
 {
     collecting into = {ranges, true};
     recording = false;

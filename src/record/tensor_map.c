@@ -42,9 +42,7 @@ size_t gv_tensor_map_ranges(const gv_tensor_map *map, gv_range *ranges, size_t m
 {
     level levels[GV_TENSOR_MAP_RANK], gaps[GV_TENSOR_MAP_RANK];
     unsigned count = sort_levels(map, levels), open = 0;
-    // An interleaved tensor's innermost dimension steps over slices of 16 or 32 bytes.
-    uint64_t step = map->interleave ? 16u * map->interleave : map->element_bytes;
-    uint64_t run = multiply(map->dims[0], step);
+    uint64_t run = multiply(map->dims[0], map->element_bytes);
     for (unsigned i = 0; i < count; i++) {
         level *last = open ? &gaps[open - 1] : NULL;
         if (!last && levels[i].stride <= run) {

@@ -41,5 +41,9 @@ if(GV_NVCC)
 endif()
 
 # drain.c calls the driver through a table that this test leaves empty.
-gv_unit_test(test_drain test_drain.c drain.c driver.c node_ranges.c LIBS gv_trace gv_base dl)
+gv_unit_test(test_drain test_drain.c drain.c driver.c node_ranges.c tensor_map.c LIBS gv_trace gv_base dl)
 target_include_directories(test_drain SYSTEM PRIVATE ${GV_CUDA_INCLUDE})
+
+gv_unit_test(test_tensor_map test_tensor_map.c tensor_map.c LIBS gv_trace gv_base)
+gv_unit_test(test_mark test_mark.c drain.c driver.c node_ranges.c tensor_map.c LIBS gv_trace gv_base dl)
+target_include_directories(test_mark SYSTEM PRIVATE ${GV_CUDA_INCLUDE})

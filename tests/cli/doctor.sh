@@ -25,6 +25,8 @@ answer output ok "$PWD"
 cp "$build"/tests/cli/lib/*.so with
 cp with/libgravel-record.so with/soft/libcuda.so.1
 cp with/libgravel-record.so toolkit/compute-sanitizer/libsanitizer-public.so
+# As one that reports tensor copies would: those that this machine really has come after it.
+printf HopperTmaLoadGenerator >> toolkit/compute-sanitizer/libsanitizer-public.so
 GRAVEL_LIBDIR=$PWD/with CUDA_HOME=$PWD/toolkit "$gravel" doctor --json > answers
 [ $? = 1 ] && ok || fail "a driver that is none was believed"
 answer libraries ok "$PWD/with/libgravel-record.so"
