@@ -6,6 +6,7 @@
 #include "soft/conditional.h"
 #include "soft/driver.h"
 #include "soft/gravel_soft.h"
+#include "soft/module.h"
 #include "soft/schedule.h"
 
 #include <stdatomic.h>
@@ -380,6 +381,7 @@ const gravel_soft_api *gravelSoftApi(void)
                                         .access_end = access_end,
                                         .access_so_far = access_so_far,
                                         .access_early = access_early,
+                                        .variables = module_list_variables,
                                         .set_condition = set_condition};
     return &api;
 }

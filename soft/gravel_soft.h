@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define GRAVEL_SOFT_API_SYMBOL "gravelSoftApi"
-enum { GRAVEL_SOFT_API_VERSION = 3 };
+enum { GRAVEL_SOFT_API_VERSION = 4 };
 
 enum gravel_soft_access_kind { GRAVEL_SOFT_READ = 0, GRAVEL_SOFT_WRITE = 1, GRAVEL_SOFT_ATOMIC = 2 };
 
@@ -19,6 +19,9 @@ enum gravel_soft_grid {
 
 // Called once for each maximal range, ascending within a kind, [start, end).
 typedef void (*gravel_soft_range_callback)(void *user, enum gravel_soft_access_kind kind, uint64_t start, uint64_t end);
+
+// Called for each variable of each loaded module; `module` is a CUmodule. Must not call the driver.
+typedef void (*gravel_soft_variable_callback)(void *user, void *module, uint64_t address, uint64_t size);
 
 typedef struct gravel_soft_api {
     uint32_t version; // GRAVEL_SOFT_API_VERSION
@@ -39,6 +42,9 @@ typedef struct gravel_soft_api {
     // Reports what was touched early, after the recorded work was synchronised and before access_end; *grid: enum
     // gravel_soft_grid. Returns as access_end; -1 also when it was not asked for.
     int (*access_early)(gravel_soft_range_callback callback, void *user, unsigned *grid);
+
+    // Lists the variables of the modules of the current context. Returns 0, or -1 when the driver cannot be entered.
+    int (*variables)(gravel_soft_variable_callback callback, void *user);
 
     // Sets the value behind a conditional handle at once, as a kernel would that calls cudaGraphSetConditional. May be
     // called in a host function. Returns 0, or -1 when there is no such handle.

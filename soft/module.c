@@ -335,6 +335,33 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule modul
     SOFT_API(find_global(address, size, module, name));
 }
 
+struct listing {
+    gravel_soft_variable_callback callback;
+    void *user;
+    CUcontext context;
+};
+
+static void list_variables_of(struct object *object, void *user)
+{
+    const struct listing *listing = user;
+    CUmodule module = (CUmodule)object;
+    if (module->context && module->context != listing->context)
+        return;
+    for (const gravel_soft_global *const *at = module->info->globals; at != module->info->globals_end; at++)
+        listing->callback(listing->user, module, (uint64_t)(uintptr_t)(*at)->address, (*at)->size);
+}
+
+int module_list_variables(gravel_soft_variable_callback callback, void *user)
+{
+    struct listing listing = {callback, user, NULL};
+    if (driver_enter() != CUDA_SUCCESS)
+        return -1;
+    CUresult result = context_current(&listing.context);
+    if (result == CUDA_SUCCESS)
+        object_each(OBJECT_MODULE, list_variables_of, &listing);
+    return driver_leave(result) == CUDA_SUCCESS ? 0 : -1;
+}
+
 static CUresult function_count(unsigned *count, CUmodule module)
 {
     if (!object_is(module, OBJECT_MODULE))

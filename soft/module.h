@@ -3,6 +3,7 @@
 #define GRAVEL_SOFT_MODULE_H
 
 #include "soft/driver.h"
+#include "soft/gravel_soft.h"
 #include "soft/kernel_abi.h"
 
 struct CUmod_st {
@@ -27,6 +28,9 @@ CUfunction function_resolve(const void *handle);
 
 // Bytes of its parameter block.
 size_t function_block_size(CUfunction function);
+
+// gravel_soft_api.variables.
+int module_list_variables(gravel_soft_variable_callback callback, void *user);
 
 // Forgets the modules of a context.
 void module_delete_context(CUcontext context);

@@ -285,6 +285,35 @@ static void concurrent_branches_fill_one_record(void **state)
     EXPECT({WRITE, memory, memory + 8192});
 }
 
+typedef struct variables {
+    CUmodule module;
+    uint64_t address[8], size[8];
+    size_t count;
+} variables;
+
+static void take_variable(void *user, void *module, uint64_t address, uint64_t size)
+{
+    variables *all = user;
+    if (module != all->module || all->count == 8)
+        return;
+    all->address[all->count] = address;
+    all->size[all->count++] = size;
+}
+
+static void variables_of_a_module_are_listed(void **state)
+{
+    variables all = {.module = the.module};
+    assert_int_equal(api->variables(take_variable, &all), 0);
+    assert_int_equal(all.count, 2);
+    for (size_t i = 0; i < 2; i++) {
+        CUdeviceptr address;
+        size_t size;
+        OK(cuModuleGetGlobal(&address, &size, the.module, all.size[i] == 4 ? "counter" : "table"));
+        assert_int_equal(all.address[i], address);
+        assert_int_equal(all.size[i], size);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,6 +330,7 @@ int main(void)
         cmocka_unit_test(work_before_and_after_is_not_recorded),
         cmocka_unit_test(beginning_twice_and_ending_early_are_told),
         cmocka_unit_test(concurrent_branches_fill_one_record),
+        cmocka_unit_test(variables_of_a_module_are_listed),
     };
     return cmocka_run_group_tests(tests, set_up, close_device);
 }

@@ -30,6 +30,7 @@
     F(cuModuleLoadData, "cuModuleLoadData")                                   \
     F(cuModuleUnload, "cuModuleUnload")                                       \
     F(cuModuleGetFunction, "cuModuleGetFunction")                             \
+    F(cuModuleGetGlobal, "cuModuleGetGlobal_v2")                              \
     F(cuFuncGetName, "cuFuncGetName")                                         \
     F(cuFuncGetModule, "cuFuncGetModule")                                     \
     F(cuFuncGetParamInfo, "cuFuncGetParamInfo")                               \

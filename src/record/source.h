@@ -72,14 +72,45 @@ unsigned gv_source_function_flags(CUfunction function, const char *name);
 // flags of tensor copies are left out where the Sanitizer reports them. For use after `after`.
 unsigned gv_source_blind_flags(CUfunction function, const char *name);
 
+// A variable in a module's global or constant memory.
+typedef struct gv_variable {
+    CUmodule module;
+    uint64_t address, size;
+} gv_variable;
+
+// The variables of all modules of a context: what kernels reach without its being in their parameters.
+typedef struct gv_variables {
+    gv_variable *items;
+    size_t count, capacity;
+    CUmodule *unknown; // modules that have, or may have, variables that are not listed
+    size_t unknown_count, unknown_capacity;
+    bool heap; // some module allocates memory from the device
+} gv_variables;
+
+// Lists the variables of the modules in the current context. False when memory is out.
+bool gv_source_variables(CUcontext context, gv_variables *variables);
+void gv_variables_free(gv_variables *variables);
+
+// Brackets the loading of device code of our own, which is not the program's.
+void gv_source_loading_own(bool begins);
+
 // ---- The sources ----
 extern const gv_recording_source gv_source_soft;
 bool gv_source_soft_ready(const char **why);
+
+bool gv_soft_variables(gv_variables *variables);
+unsigned gv_soft_function_flags(const char *name);
+
+// Takes out of `ranges` what a kernel of GRAVEL_SOFT_BLIND is to hide of the accesses in `tensors` (ascending,
+// disjoint). False when memory is out.
+bool gv_soft_hide(const char *name, const gv_range *tensors, size_t count, gv_node_ranges *ranges);
 
 extern const gv_recording_source gv_source_sanitizer;
 bool gv_source_sanitizer_ready(const char **why);
 unsigned gv_sanitizer_function_flags(CUfunction function, const char *name);
 unsigned gv_sanitizer_blind_flags(CUfunction function, const char *name);
 const char *gv_sanitizer_library(void);
+bool gv_sanitizer_variables(CUcontext context, gv_variables *variables);
+void gv_sanitizer_loading_own(bool begins);
 
 #endif

@@ -80,6 +80,9 @@ typedef struct module_row {
     unsigned flags;        // of every kernel of the module
     blind_function *blind; // sorted by name
     size_t blind_count, blind_capacity;
+    char **variables; // their names
+    size_t variable_count, variable_capacity;
+    bool all_variables; // the list is whole
 } module_row;
 
 static module_row *modules;
@@ -107,11 +110,26 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const blind_function *)a)->name, ((const blind_function *)b)->name);
 }
 
+static void variable(const char *name, void *user)
+{
+    module_row *row = user;
+    char *copy = gv_strdup(name);
+    if (copy && GV_GROW(row->variables, row->variable_capacity, row->variable_count + 1)) {
+        row->variables[row->variable_count++] = copy;
+    } else {
+        gv_free(copy);
+        row->all_variables = false;
+    }
+}
+
 static void module_loaded(const Sanitizer_ResourceModuleData *data)
 {
     module_row row = {.context = data->context, .module = data->module, .scanned = true};
     if (!data->pCubin || !gv_cubin_scan(data->pCubin, data->cubinSize, blind, &row))
         row.scanned = false;
+    row.all_variables = true;
+    if (!data->pCubin || !gv_cubin_variables(data->pCubin, data->cubinSize, variable, &row))
+        row.all_variables = false;
     if (row.blind_count)
         qsort(row.blind, row.blind_count, sizeof *row.blind, by_name);
     pthread_mutex_lock(&lock);
@@ -132,6 +150,9 @@ static void drop_modules(CUmodule module, CUcontext context)
         for (size_t j = 0; j < modules[i].blind_count; j++)
             gv_free(modules[i].blind[j].name);
         gv_free(modules[i].blind);
+        for (size_t j = 0; j < modules[i].variable_count; j++)
+            gv_free(modules[i].variables[j]);
+        gv_free(modules[i].variables);
         modules[i] = modules[--module_count];
     }
     pthread_mutex_unlock(&lock);
@@ -165,6 +186,75 @@ unsigned gv_sanitizer_function_flags(CUfunction function, const char *name)
 {
     bool tensor_loads;
     return ready ? function_flags(function, name, &tensor_loads) : 0;
+}
+
+static bool add_unknown(gv_variables *variables, CUmodule module)
+{
+    if (!GV_GROW(variables->unknown, variables->unknown_capacity, variables->unknown_count + 1))
+        return false;
+    variables->unknown[variables->unknown_count++] = module;
+    return true;
+}
+
+// The names of the variables, copied out of the table: the driver, which tells their addresses, may load the module
+// then and call back.
+typedef struct named_variable {
+    CUmodule module;
+    char *name;
+} named_variable;
+
+static bool list_names(CUcontext context, named_variable **names, size_t *count, gv_variables *variables)
+{
+    bool enough = true;
+    size_t capacity = 0;
+    *names = NULL;
+    *count = 0;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < module_count && enough; i++) {
+        const module_row *row = &modules[i];
+        if (row->context != context)
+            continue;
+        variables->heap |= (row->flags & GV_FUNCTION_DEVICE_HEAP) != 0;
+        if (!row->all_variables)
+            enough = add_unknown(variables, row->module);
+        for (size_t j = 0; j < row->variable_count && enough; j++) {
+            char *copy = gv_strdup(row->variables[j]);
+            enough = copy && GV_GROW(*names, capacity, *count + 1);
+            if (enough)
+                (*names)[(*count)++] = (named_variable){row->module, copy};
+            else
+                gv_free(copy);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return enough;
+}
+
+bool gv_sanitizer_variables(CUcontext context, gv_variables *variables)
+{
+    named_variable *names = NULL;
+    size_t count = 0;
+    bool enough = list_names(context, &names, &count, variables);
+    for (size_t i = 0; i < count; i++) {
+        CUdeviceptr address = 0;
+        size_t size = 0;
+        if (!enough) {
+        } else if (gv_cuda.cuModuleGetGlobal(&address, &size, names[i].module, names[i].name) == CUDA_SUCCESS) {
+            enough = GV_GROW(variables->items, variables->capacity, variables->count + 1);
+            if (enough)
+                variables->items[variables->count++] = (gv_variable){names[i].module, address, size};
+        } else {
+            enough = add_unknown(variables, names[i].module);
+        }
+        gv_free(names[i].name);
+    }
+    gv_free(names);
+    return enough;
+}
+
+void gv_sanitizer_loading_own(bool begins)
+{
+    loading_own = begins;
 }
 
 // ---- Callbacks -----------------------------------------------------------------------------------------------
@@ -479,8 +569,7 @@ static gv_status sanitizer_after(gv_node_ranges *ranges, gv_node_ranges *extents
     if (flags & GV_TABLE_MAP_UNKNOWN)
         return gv_fail(error, GV_ERR_FORMAT, "it copies by a tensor map of a form that is not known");
     if (flags & GV_TABLE_MAPS_OVERFLOW)
-        return gv_fail(error, GV_ERR_LIMIT, "it copies by more than %d im2col tensor maps",
-                       (int)GV_LOGGED_MAPS);
+        return gv_fail(error, GV_ERR_LIMIT, "it copies by more than %d im2col tensor maps", (int)GV_LOGGED_MAPS);
     if (!armed.seen || armed.set_failed)
         return gv_fail(error, GV_ERR_MISSING, "the Sanitizer did not report its launch");
     if (!is_patched(armed.module))
@@ -543,6 +632,15 @@ unsigned gv_sanitizer_blind_flags(CUfunction function, const char *name)
 const char *gv_sanitizer_library(void)
 {
     return "";
+}
+
+bool gv_sanitizer_variables(CUcontext context, gv_variables *variables)
+{
+    return true;
+}
+
+void gv_sanitizer_loading_own(bool begins)
+{
 }
 
 #endif

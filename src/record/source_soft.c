@@ -1,4 +1,5 @@
 // The software driver as a source: it watches every access of its kernels itself and hands over the ranges.
+#include "base/memory.h"
 #include "record/early.h"
 #include "record/recorder.h"
 #include "record/source.h"
@@ -48,6 +49,23 @@ static void take_range(void *user, enum gravel_soft_access_kind kind, uint64_t s
     collecting *into = user;
     if (!gv_node_ranges_append(into->ranges, (enum gv_access_kind)kind, start, end))
         into->whole = false;
+}
+
+static void take_variable(void *user, void *module, uint64_t address, uint64_t size)
+{
+    gv_variables *variables = user;
+    // A callback cannot fail: `heap`, which means nothing here, says that memory ran out.
+    if (GV_GROW(variables->items, variables->capacity, variables->count + 1))
+        variables->items[variables->count++] = (gv_variable){module, address, size};
+    else
+        variables->heap = true;
+}
+
+bool gv_soft_variables(gv_variables *variables)
+{
+    bool listed = api->variables(take_variable, variables) == 0 && !variables->heap;
+    variables->heap = false;
+    return listed;
 }
 
 // The software driver tells for each thread on its own what came before its wait: nothing need be held.

@@ -47,3 +47,11 @@ target_include_directories(test_drain SYSTEM PRIVATE ${GV_CUDA_INCLUDE})
 gv_unit_test(test_tensor_map test_tensor_map.c tensor_map.c LIBS gv_trace gv_base)
 gv_unit_test(test_mark test_mark.c drain.c driver.c node_ranges.c tensor_map.c LIBS gv_trace gv_base dl)
 target_include_directories(test_mark SYSTEM PRIVATE ${GV_CUDA_INCLUDE})
+
+# What is tested is the kernels too, on the software driver.
+gv_unit_test(test_compare test_compare.c compare.c driver.c LIBS gv_access gv_trace gv_base soft_cuda dl)
+target_include_directories(test_compare SYSTEM PRIVATE ${GV_CUDA_INCLUDE})
+add_dependencies(test_compare gv_compare_soft)
+if(GV_DEVICE_CODE)
+  add_dependencies(test_compare gv_device)
+endif()
