@@ -105,6 +105,11 @@ static gv_status download(gv_compare *c, void *to, CUdeviceptr from, size_t size
                                   : driver_failed(error, "the result of a comparison could not be read", result);
 }
 
+gv_status gv_compare_read(gv_compare *c, uint64_t address, void *to, size_t size, gv_error *error)
+{
+    return download(c, to, address, size, error);
+}
+
 // ---- Opening -----------------------------------------------------------------------------------------------------
 
 static const void *image(bool soft)

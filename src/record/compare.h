@@ -71,4 +71,7 @@ gv_status gv_compare_scan(gv_compare *compare, const gv_scan_range *ranges, size
                           gv_scan_found *found, gv_error *error);
 void gv_scan_found_free(gv_scan_found *found);
 
+// Copies device memory to the host.
+gv_status gv_compare_read(gv_compare *compare, uint64_t address, void *to, size_t size, gv_error *error);
+
 #endif
