@@ -178,8 +178,9 @@ typedef struct engine_counts {
     size_t requests;                                // handles that are not released
     uint64_t steps, prefills, replays, eager_steps; // since engine_create
     uint64_t tokens;                                // given out
-    size_t transient_bytes;                         // of the caching allocator: taken by tensors at this moment
-    size_t reserved_bytes;                          // and held from the driver
+    // After the last step:
+    size_t transient_bytes; // of the caching allocator: taken by tensors at this moment
+    size_t reserved_bytes;  // and held from the driver
 } engine_counts;
 
 void engine_counts_now(engine *e, engine_counts *counts);

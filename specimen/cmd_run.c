@@ -1,0 +1,214 @@
+// gravel-specimen run: agent sessions against an engine in this process, and how many of them went wrong.
+#include "base/memory.h"
+#include "specimen/commands.h"
+#include "specimen/sessions.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { OPTION_SESSIONS = 1, OPTION_ROUNDS, OPTION_SEED, OPTION_VERBOSE, OPTION_HELP, ANSWER_LIMIT = 32 };
+
+typedef struct plan {
+    engine_config engine;
+    int sessions, rounds, concurrent;
+    uint64_t seed;
+    bool verbose;
+} plan;
+
+// A session at work.
+typedef struct seat {
+    session session;
+    int number; // -1: nobody sits here
+    engine_handle handle;
+    enum session_verdict verdict; // the worst so far
+} seat;
+
+typedef struct outcome {
+    int sessions[SESSION_VERDICTS]; // by their worst round
+    int rounds[SESSION_VERDICTS];
+} outcome;
+
+static void print_help(void)
+{
+    printf("Usage: gravel-specimen run [OPTIONS]\n\n"
+           "Runs agent sessions: in each round the model is asked to call a tool whose arguments are facts of the\n"
+           "conversation, found through the index. The right answers are known. Prints how many sessions had a wrong "
+           "one.\n\n"
+           "  --sessions N           sessions (default 60)\n"
+           "  --rounds N             rounds of each (default 4)\n"
+           "  --seed N               of the stories (default 1)\n"
+           "  --verbose              prints each wrong answer\n"
+           "%s",
+           engine_options_help);
+}
+
+static bool ask(engine *e, seat *s)
+{
+    gv_error error = {0};
+    if (!session_ask(&s->session)) {
+        fprintf(stderr, "gravel-specimen: no memory\n");
+        return false;
+    }
+    engine_request request = {
+        .prompt = s->session.history.items, .prompt_count = (int)s->session.history.count, .max_tokens = ANSWER_LIMIT};
+    if (engine_submit(e, &request, &s->handle, &error) == GV_OK)
+        return true;
+    fprintf(stderr, "gravel-specimen: session %d: %s\n", s->number, error.text);
+    return false;
+}
+
+static void print_answer(const char *label, const int *answer, int count)
+{
+    char text[2048];
+    vocabulary_decode(answer, (size_t)count, text, sizeof text);
+    printf("  %-6s ", label);
+    for (const char *c = text; *c; c++)
+        putchar(*c == '\n' ? ' ' : *c);
+    putchar('\n');
+}
+
+// Takes an answer, if it is there. False when the session cannot go on.
+static bool hear(engine *e, const plan *p, seat *s, outcome *o)
+{
+    static const char *const names[] = {"right", "a wrong argument", "a broken call", "no end"};
+    int answer[ANSWER_LIMIT];
+    engine_progress progress = {0};
+    int count = engine_poll(e, s->handle, 0, answer, ANSWER_LIMIT, &progress);
+    if (count < 0 || !engine_ended(progress.state))
+        return true;
+    engine_release(e, s->handle);
+    s->handle = 0;
+    if (progress.state == ENGINE_ENDED_FAILED || progress.state == ENGINE_ENDED_CANCELLED)
+        return false;
+    enum session_verdict verdict = session_judge(&s->session, answer, count, progress.state == ENGINE_ENDED_STOP);
+    o->rounds[verdict]++;
+    if (verdict > s->verdict)
+        s->verdict = verdict;
+    if (verdict != SESSION_RIGHT && p->verbose) {
+        int right[SESSION_ANSWER], length = session_answer(&s->session, right);
+        printf("session %d, round %d: %s\n", s->number, s->session.rounds, names[verdict]);
+        print_answer("wanted", right, length);
+        print_answer("got", answer, count);
+    }
+    if (session_hear(&s->session, answer, count))
+        return true;
+    fprintf(stderr, "gravel-specimen: no memory\n");
+    return false;
+}
+
+// All sessions, `concurrent` at a time. False when something failed.
+static bool run_sessions(engine *e, const plan *p, seat *seats, outcome *o)
+{
+    int next = 0, seated = 0;
+    for (;;) {
+        for (int i = 0; i < p->concurrent; i++) {
+            seat *s = &seats[i];
+            if (s->number >= 0 && s->handle && !hear(e, p, s, o))
+                return false;
+            if (s->number >= 0 && !s->handle && s->session.rounds == p->rounds) {
+                o->sessions[s->verdict]++;
+                session_end(&s->session);
+                s->number = -1;
+                seated--;
+            }
+            if (s->number < 0 && next < p->sessions) {
+                s->number = next++;
+                s->verdict = SESSION_RIGHT;
+                seated++;
+                if (!session_begin(&s->session, p->seed, s->number)) {
+                    fprintf(stderr, "gravel-specimen: no memory\n");
+                    return false;
+                }
+            }
+            if (s->number >= 0 && !s->handle && !ask(e, s))
+                return false;
+        }
+        if (!seated)
+            return true;
+        gv_error error = {0};
+        if (engine_step(e, NULL, &error) != GV_OK) {
+            fprintf(stderr, "gravel-specimen: %s\n", error.text);
+            return false;
+        }
+    }
+}
+
+static int run(const plan *p)
+{
+    gv_error error = {0};
+    engine *e;
+    seat *seats = gv_calloc((size_t)p->concurrent, sizeof *seats);
+    if (!seats || engine_create(&e, &p->engine, &error) != GV_OK) {
+        fprintf(stderr, "gravel-specimen: %s\n", seats ? error.text : "no memory");
+        gv_free(seats);
+        return 1;
+    }
+    for (int i = 0; i < p->concurrent; i++)
+        seats[i].number = -1;
+    outcome o = {0};
+    bool ok = run_sessions(e, p, seats, &o);
+    engine_counts counts;
+    engine_counts_now(e, &counts);
+    engine_destroy(e);
+    for (int i = 0; i < p->concurrent; i++)
+        session_end(&seats[i].session);
+    gv_free(seats);
+    if (!ok)
+        return 1;
+    int wrong = p->sessions - o.sessions[SESSION_RIGHT];
+    printf("%s keys, %s, overlap %s, batch %d: wrong sessions %d of %d (%.1f %%)\n",
+           p->engine.keys == ENGINE_KEYS_FP8 ? "fp8" : "bf16", p->engine.graph ? "graph" : "eager",
+           p->engine.overlap ? "on" : "off", p->engine.batch_limit, wrong, p->sessions, 100.0 * wrong / p->sessions);
+    printf("rounds: %d right, %d with a wrong argument, %d broken, %d without an end; %llu tokens in %llu steps "
+           "(%llu replays)\n",
+           o.rounds[SESSION_RIGHT], o.rounds[SESSION_ARGUMENT], o.rounds[SESSION_FORM], o.rounds[SESSION_ENDLESS],
+           (unsigned long long)counts.tokens, (unsigned long long)counts.steps, (unsigned long long)counts.replays);
+    return 0;
+}
+
+int command_run(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"sessions", required_argument, NULL, OPTION_SESSIONS},
+        {"rounds", required_argument, NULL, OPTION_ROUNDS},
+        {"seed", required_argument, NULL, OPTION_SEED},
+        {"verbose", no_argument, NULL, OPTION_VERBOSE},
+        {"help", no_argument, NULL, OPTION_HELP},
+        ENGINE_OPTIONS,
+        {0},
+    };
+    plan p = {.sessions = 60, .rounds = 4, .seed = 1};
+    engine_config_default(&p.engine);
+    for (int code; (code = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        long long number = 0;
+        bool ok = true;
+        switch (code) {
+        case OPTION_SESSIONS:
+            ok = option_number("--sessions", optarg, 1, 10000000, &number);
+            p.sessions = (int)number;
+            break;
+        case OPTION_ROUNDS:
+            ok = option_number("--rounds", optarg, 1, 16, &number);
+            p.rounds = (int)number;
+            break;
+        case OPTION_SEED:
+            ok = option_number("--seed", optarg, 0, INT64_MAX, &number);
+            p.seed = (uint64_t)number;
+            break;
+        case OPTION_VERBOSE: p.verbose = true; break;
+        case OPTION_HELP: print_help(); return 0;
+        default: ok = code >= ENGINE_OPTION_FIRST && engine_option(&p.engine, code, optarg); break;
+        }
+        if (!ok)
+            return 2;
+    }
+    if (optind < argc) {
+        fprintf(stderr, "gravel-specimen: run takes options only, not \"%s\"\n", argv[optind]);
+        return 2;
+    }
+    p.concurrent = 2 * p.engine.batch_limit;
+    if (p.engine.queue_limit < p.concurrent)
+        p.engine.queue_limit = p.concurrent;
+    return run(&p);
+}
