@@ -264,8 +264,9 @@ void engine_end(engine *e, request *r, enum engine_state state)
 // How long a request's sequence can become. The last token of an answer is never fed back.
 static int longest(const request *r)
 {
-    int length = r->prompt_count + r->max_tokens;
-    return length < MAX_CONTEXT ? length : MAX_CONTEXT;
+    if (r->prefill_only)
+        return r->prompt_count;
+    return r->max_tokens < MAX_CONTEXT - r->prompt_count ? r->prompt_count + r->max_tokens : MAX_CONTEXT;
 }
 
 gv_status engine_submit(engine *e, const engine_request *wanted, engine_handle *handle, gv_error *error)
@@ -281,8 +282,11 @@ gv_status engine_submit(engine *e, const engine_request *wanted, engine_handle *
         if (!vocabulary_text(wanted->prompt[i]))
             return gv_fail(error, GV_ERR_USAGE, "token %d of the prompt, %d, is not in the vocabulary", i,
                            wanted->prompt[i]);
-    int room = wanted->prompt_count + (wanted->max_tokens < MAX_CONTEXT ? wanted->max_tokens : MAX_CONTEXT);
-    int pages = ((room < MAX_CONTEXT ? room : MAX_CONTEXT) + PAGE - 1) / PAGE;
+    int pages = (longest(&(request){.prompt_count = wanted->prompt_count,
+                                    .max_tokens = wanted->max_tokens,
+                                    .prefill_only = wanted->prefill_only}) +
+                 PAGE - 1) /
+                PAGE;
     if (pages > e->config.pages)
         return gv_fail(error, GV_ERR_LIMIT, "the request may need %d pages and the engine has %d: ask for fewer tokens",
                        pages, e->config.pages);
@@ -435,10 +439,10 @@ static void append(engine *e, request *r, int token)
     }
     r->tokens[r->token_count++] = token;
     e->counts.tokens++;
-    if (r->token_count - r->prompt_count >= r->max_tokens || r->token_count >= MAX_CONTEXT)
-        engine_end(e, r, ENGINE_ENDED_LENGTH);
-    else if (r->prefill_only)
+    if (r->prefill_only)
         r->state = ENGINE_PREFILLED;
+    else if (r->token_count - r->prompt_count >= r->max_tokens || r->token_count >= MAX_CONTEXT)
+        engine_end(e, r, ENGINE_ENDED_LENGTH);
 }
 
 // Tells those who want to know, without a lock.

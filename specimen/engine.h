@@ -72,8 +72,8 @@ typedef struct engine engine;
 // kernels are not where they should be), GV_ERR_MEMORY, GV_ERR_IO (the driver refused a call).
 gv_status engine_create(engine **made, const engine_config *config, gv_error *error);
 
-// Waits for the device, ends running requests as ENGINE_ENDED_CANCELLED and frees everything. No other call may be
-// under way. NULL is allowed.
+// Waits for the device and frees everything, running requests included; nobody is notified. No other call may be under
+// way. NULL is allowed.
 void engine_destroy(engine *e);
 
 // The longest sequence (prompt and answer) a request may have, in tokens.
@@ -90,7 +90,7 @@ enum engine_state {
     ENGINE_PREFILLED,       // prefill_only: its first token is there, its pages wait for engine_export
     ENGINE_ENDED_STOP,      // the model ended its answer (TOKEN_END, which is not among the tokens)
     ENGINE_ENDED_LENGTH,    // max_tokens or engine_max_context was reached
-    ENGINE_ENDED_CANCELLED, // engine_cancel, or the engine is being destroyed
+    ENGINE_ENDED_CANCELLED, // engine_cancel
     ENGINE_ENDED_FAILED,    // the engine failed; engine_step said why
 };
 
@@ -104,7 +104,7 @@ typedef struct engine_request {
     const int *prompt; // prompt_count tokens, copied by engine_submit
     int prompt_count;
     int max_tokens;    // at least 1
-    bool prefill_only; // stop after the first token and keep the pages for engine_export
+    bool prefill_only; // stop after the first token, whatever max_tokens is, and keep the pages for engine_export
     // Called by the stepping thread, without any lock, after the request got tokens or changed its state; may call
     // every function of this header but engine_step and engine_destroy. The last call is the one after it ended (or
     // was prefilled). After engine_release has returned on the stepping thread it is not called any more; on another

@@ -5,18 +5,26 @@
 #include "specimen/layout.h"
 #include "specimen/numeric.h"
 
-GRAVEL_DEVICE int smaller(int a, int b)
+// A part of a kernel, always inlined: then vectors that it is given by address stay what they are, private to the
+// thread, and the software driver is not called for each access to them.
+#ifdef __CUDACC__
+#define PART static __device__ __forceinline__
+#else
+#define PART static inline __attribute__((always_inline))
+#endif
+
+PART int smaller(int a, int b)
 {
     return a < b ? a : b;
 }
 
 // Where a token of a request lies in the cache; entries (four tokens each) likewise.
-GRAVEL_DEVICE long long token_location(const int *page_table, int row, int position)
+PART long long token_location(const int *page_table, int row, int position)
 {
     return (long long)page_table[row * MAX_PAGES + position / PAGE] * PAGE + position % PAGE;
 }
 
-GRAVEL_DEVICE int entry_location(const int *page_table, int row, int entry)
+PART int entry_location(const int *page_table, int row, int entry)
 {
     return page_table[row * MAX_PAGES + entry / PAGE_ENTRIES] * PAGE_ENTRIES + entry % PAGE_ENTRIES;
 }
@@ -92,7 +100,7 @@ GRAVEL_KERNEL(embed_tokens, (const int *, tokens), (const bf16 *, embedding), (b
     }
 
 // Turns the pairs of a vector's first eight dimensions by the position.
-GRAVEL_DEVICE eight turned(eight line, const float *turns, int position)
+PART eight turned(eight line, const float *turns, int position)
 {
     eight angle = load_float(turns + position * ROPE_DIM), result = line; // cosine and sine of each pair
     for (int i = 0; i < ROPE_DIM; i += 2) {
@@ -191,8 +199,8 @@ GRAVEL_KERNEL(store_window_keys, (const bf16 *, qkv_a), (const int *, positions)
 
 // Part `i` of the entry that ends at `position`: for each channel the values of the last eight tokens, weighted by the
 // softmax of score plus bias. Earlier tokens are found in the ring or, while prefilling, in the rows before this one.
-GRAVEL_DEVICE eight compressed(const float *kv, const float *ring, const float *bias, int half, int i, int slot,
-                               int position, int prefill)
+PART eight compressed(const float *kv, const float *ring, const float *bias, int half, int i, int slot, int position,
+                      int prefill)
 {
     eight weights = eight_all(0), values = eight_all(0);
     for (int j = 0; j < COMPRESSED; j++) {
@@ -239,7 +247,7 @@ GRAVEL_KERNEL(compress_core, (const float *, kv), (float *, ring), (const float 
 
 // The Walsh-Hadamard transform of 128 values, scaled so that lengths and products stay as they are. It spreads what is
 // in few dimensions over all of them, which a coarse format then keeps better.
-GRAVEL_DEVICE void spread(eight *line)
+PART void spread(eight *line)
 {
     for (int step = 1; step < INDEX_DIM / 8; step *= 2)
         for (int i = 0; i < INDEX_DIM / 8; i++)
@@ -264,7 +272,7 @@ GRAVEL_DEVICE void spread(eight *line)
     }
 }
 
-GRAVEL_DEVICE float largest(const eight *line)
+PART float largest(const eight *line)
 {
     float result = 1e-4f;
     for (int i = 0; i < INDEX_DIM / 8; i++)
@@ -277,8 +285,8 @@ GRAVEL_DEVICE float largest(const eight *line)
 }
 
 // The index's key of the entry that ends at `position`.
-GRAVEL_DEVICE void index_key(eight *line, const float *kv, const float *ring, const float *bias, int slot, int position,
-                             int prefill)
+PART void index_key(eight *line, const float *kv, const float *ring, const float *bias, int slot, int position,
+                    int prefill)
 {
     dot sums = dot_none();
     for (int i = 0; i < INDEX_DIM / 8; i++) {
@@ -291,14 +299,14 @@ GRAVEL_DEVICE void index_key(eight *line, const float *kv, const float *ring, co
     spread(line);
 }
 
-GRAVEL_DEVICE void store_key_bf16(unsigned char *pool, long long entry, const eight *line)
+PART void store_key_bf16(unsigned char *pool, long long entry, const eight *line)
 {
     bf16 *to = (bf16 *)(pool + entry / PAGE_ENTRIES * KEY_PAGE_BF16 + entry % PAGE_ENTRIES * KEY_BYTES_BF16);
     for (int i = 0; i < INDEX_DIM / 8; i++)
         store_bf16(to + 8 * i, line[i]);
 }
 
-GRAVEL_DEVICE void store_key_fp8(unsigned char *pool, long long entry, const eight *line)
+PART void store_key_fp8(unsigned char *pool, long long entry, const eight *line)
 {
     unsigned char *page = pool + entry / PAGE_ENTRIES * KEY_PAGE_FP8;
     float scale = largest(line) / 448;
@@ -358,7 +366,7 @@ GRAVEL_KERNEL(hold_indexer, (unsigned long long, nanoseconds), (const int *, pos
 FINISH_INDEX_Q(finish_index_q_bf16, bf16, 2, store_bf16)
 FINISH_INDEX_Q(finish_index_q_fp8, fp8, 1, store_fp8)
 
-GRAVEL_DEVICE float load_key_bf16(const unsigned char *pool, long long entry, eight *line)
+PART float load_key_bf16(const unsigned char *pool, long long entry, eight *line)
 {
     const bf16 *from =
         (const bf16 *)(pool + entry / PAGE_ENTRIES * KEY_PAGE_BF16 + entry % PAGE_ENTRIES * KEY_BYTES_BF16);
@@ -367,7 +375,7 @@ GRAVEL_DEVICE float load_key_bf16(const unsigned char *pool, long long entry, ei
     return 1;
 }
 
-GRAVEL_DEVICE float load_key_fp8(const unsigned char *pool, long long entry, eight *line)
+PART float load_key_fp8(const unsigned char *pool, long long entry, eight *line)
 {
     const unsigned char *page = pool + entry / PAGE_ENTRIES * KEY_PAGE_FP8;
     for (int i = 0; i < INDEX_DIM / 8; i++)
@@ -440,7 +448,7 @@ GRAVEL_KERNEL(select_top_k, (const float *, logits), (const int *, page_table), 
 // ---- Attention, in two parts: the window needs no index and runs beside it ----
 
 // Running softmax: sums of values, the largest score, and the sum of weights.
-GRAVEL_DEVICE void attend(eight *sums, float *top, float *total, const eight *q, const bf16 *key)
+PART void attend(eight *sums, float *top, float *total, const eight *q, const bf16 *key)
 {
     dot products = dot_none();
     eight k[HEAD_DIM / 8];
@@ -449,6 +457,8 @@ GRAVEL_DEVICE void attend(eight *sums, float *top, float *total, const eight *q,
         products = dot_add(products, q[i], k[i]);
     }
     float score = dot_value(products) * 0.125f; // 1/sqrt(64)
+    if (score < *top - 40)
+        return; // its weight would be below 1e-17
     if (score > *top) {
         float fade = fast_exp(*top - score);
         for (int i = 0; i < HEAD_DIM / 8; i++)
