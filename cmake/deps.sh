@@ -28,6 +28,7 @@ have() { for home in "${CUDA_HOME:-}" /usr/local/cuda "$cuda/nvidia/cu13"; do
 wheels=
 have include/cuda.h || wheels="$wheels nvidia-cuda-runtime==13.0.*"
 have bin/nvcc || wheels="$wheels nvidia-cuda-nvcc==13.0.* nvidia-nvvm==13.0.* nvidia-cuda-crt==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-cccl==13.0.*"
+have lib/libcudadevrt.a || have lib64/libcudadevrt.a || wheels="$wheels nvidia-cuda-runtime==13.0.*"
 pip_to() { # pip_to FOLDER WHEEL...: a folder of its own for each set, as pip replaces what is in one
     folder=$1; shift
     echo "deps: fetching from PyPI: $*"

@@ -2,6 +2,7 @@
 // the patches gone before the program's next launch.
 #include "record/arm.h"
 
+#include "record/conditional.h"
 #include "record/graph.h"
 #include "record/hook.h"
 #include "record/ids.h"
@@ -161,8 +162,9 @@ static bool in_context(const gv_snapshot *snapshot, CUcontext context)
         const gv_snapshot_node *node = &snapshot->nodes[i];
         CUDA_KERNEL_NODE_PARAMS params;
         memset(&params, 0, sizeof params);
-        if (node->body_count && !in_context(node->bodies[0], context))
-            return false;
+        for (size_t body = 0; body < node->body_count; body++)
+            if (!in_context(node->bodies[body], context))
+                return false;
         if (node->type == CU_GRAPH_NODE_TYPE_KERNEL &&
             gv_cuda.cuGraphKernelNodeGetParams(node->node, &params) == CUDA_SUCCESS && params.ctx &&
             params.ctx != context)
@@ -252,9 +254,11 @@ static enum attempt run_armed(gv_exec *exec, CUstream stream, bool per_thread, C
     uint64_t start = gv_monotonic_ns(), ready = 0, done = 0, end = 0;
     if (gv_wait_for_stream(run.stream, IDLE_SECONDS) == CUDA_SUCCESS &&
         context_becomes_idle(run.context, IDLE_SECONDS)) {
-        if (run.source->open(run.context, run.stream, &error) == GV_OK) {
-            ready = gv_monotonic_ns();
+        bool opened = run.source->open(run.context, run.stream, &error) == GV_OK;
+        if (opened)
             gv_exec_refresh(exec);
+        if (opened && gv_conditionals_open(&run, exec->snapshot, &error) == GV_OK) {
+            ready = gv_monotonic_ns();
             run.launch = write_launch(exec, stream, per_thread, gv_stack());
             gv_replay_run(&run, exec->snapshot);
             done = gv_monotonic_ns();
@@ -273,6 +277,8 @@ static enum attempt run_armed(gv_exec *exec, CUstream stream, bool per_thread, C
             outcome = ARMED;
             exec->attempts = 0;
         } else {
+            if (opened && !run.source_closed)
+                run.source->close();
             static __thread char text[sizeof error.text];
             memcpy(text, error.text, sizeof text);
             *why = text;

@@ -73,6 +73,13 @@ F(cuStreamWaitEvent, "cuStreamWaitEvent") \
     F(cuGraphMemAllocNodeGetParams, "cuGraphMemAllocNodeGetParams")           \
     F(cuGraphMemFreeNodeGetParams, "cuGraphMemFreeNodeGetParams")             \
     F(cuGraphChildGraphNodeGetGraph, "cuGraphChildGraphNodeGetGraph")         \
+    F(cuGraphAddNode, "cuGraphAddNode_v2")                                    \
+    F(cuGraphAddEmptyNode, "cuGraphAddEmptyNode")                             \
+    F(cuGraphAddKernelNode, "cuGraphAddKernelNode_v2")                        \
+    F(cuGraphAddChildGraphNode, "cuGraphAddChildGraphNode")                   \
+    F(cuGraphKernelNodeCopyAttributes, "cuGraphKernelNodeCopyAttributes")     \
+    F(cuGraphConditionalHandleCreate, "cuGraphConditionalHandleCreate")       \
+    F(cuLaunchHostFunc, "cuLaunchHostFunc")                                   \
     F(cuGraphAddMemcpyNode, "cuGraphAddMemcpyNode")                           \
     F(cuGraphAddMemsetNode, "cuGraphAddMemsetNode")                           \
     F(cuGraphAddHostNode, "cuGraphAddHostNode")                               \

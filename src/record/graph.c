@@ -25,8 +25,16 @@ typedef struct place_row {
     struct place_row *next; // of the same graph
 } place_row;
 
-static gv_handle_map places;    // node handle -> place_row *
-static gv_handle_map places_of; // graph handle -> its first place_row *
+// A conditional handle, known as long as its graph is.
+typedef struct handle_row {
+    gv_condition condition;
+    struct handle_row *next; // of the same graph
+} handle_row;
+
+static gv_handle_map handles;    // conditional handle -> handle_row *
+static gv_handle_map handles_of; // graph handle -> its first handle_row *
+static gv_handle_map places;     // node handle -> place_row *
+static gv_handle_map places_of;  // graph handle -> its first place_row *
 static atomic_ullong next_order;
 static atomic_int captures;
 static gv_handle_map origins; // stream that began a capture -> the graph it goes into, or 1 where that is not known
@@ -206,6 +214,7 @@ void gv_graph_copied(CUgraph original, CUgraph copy)
         // The copy's bodies are others, and are not known.
         place.bodies = NULL;
         place.body_count = 0;
+        place.condition.size = 0;
         if (place.order)
             remember_place(copy, counterpart, place);
     }
@@ -215,8 +224,22 @@ void gv_graph_copied(CUgraph original, CUgraph copy)
 }
 
 // Under the lock.
+static void forget_handles(CUgraph graph)
+{
+    handle_row *row = (handle_row *)(uintptr_t)gv_handle_map_take(&handles_of, (uintptr_t)graph);
+    while (row) {
+        handle_row *next = row->next;
+        if (gv_handle_map_get(&handles, row->condition.handle) == (uintptr_t)row)
+            gv_handle_map_take(&handles, row->condition.handle);
+        gv_free(row);
+        row = next;
+    }
+}
+
+// Under the lock.
 static void forget_places(CUgraph graph)
 {
+    forget_handles(graph);
     place_row *row = (place_row *)(uintptr_t)gv_handle_map_take(&places_of, (uintptr_t)graph);
     while (row) {
         place_row *next = row->next;
@@ -263,11 +286,41 @@ void gv_child_added(CUgraph graph, CUgraphNode node, CUgraph child)
     remember_bodies(graph, node, &embedded, 1);
 }
 
-void gv_conditional_added(CUgraph graph, CUgraphNode node, const CUgraph *bodies, size_t count)
+void gv_handle_created(CUgraph graph, CUgraphConditionalHandle handle, CUcontext context, unsigned initial,
+                       unsigned flags)
+{
+    if (!context && gv_cuda.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+        return;
+    handle_row *row = gv_calloc(1, sizeof *row);
+    if (!row)
+        return;
+    row->condition = (gv_condition){
+        .handle = handle, .initial = initial, .assigned = flags & CU_GRAPH_COND_ASSIGN_DEFAULT, .context = context};
+    pthread_mutex_lock(&lock);
+    row->next = (handle_row *)(uintptr_t)gv_handle_map_get(&handles_of, (uintptr_t)graph);
+    if (gv_handle_map_set(&handles_of, (uintptr_t)graph, (uintptr_t)row)) {
+        gv_handle_map_set(&handles, handle, (uintptr_t)row);
+        row = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    gv_free(row);
+}
+
+void gv_conditional_added(CUgraph graph, CUgraphNode node, const CUDA_CONDITIONAL_NODE_PARAMS *params)
 {
     gv_node_added(graph, node);
-    if (bodies)
-        remember_bodies(graph, node, bodies, count);
+    if (!params->phGraph_out)
+        return;
+    remember_bodies(graph, node, params->phGraph_out, params->size);
+    pthread_mutex_lock(&lock);
+    place_row *row = (place_row *)(uintptr_t)gv_handle_map_get(&places, (uintptr_t)node);
+    const handle_row *handle = (const handle_row *)(uintptr_t)gv_handle_map_get(&handles, params->handle);
+    if (row && row->graph == graph && row->bodies && handle) {
+        row->place.condition = handle->condition;
+        row->place.condition.type = params->type;
+        row->place.condition.size = params->size;
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 // ---- Executable graphs ---------------------------------------------------------------------------------------
@@ -559,7 +612,7 @@ void gv_exec_refresh(gv_exec *exec)
 void gv_graphs_forget(void)
 {
     gv_handle_map empty = {0};
-    places = places_of = execs = origins = empty;
+    places = places_of = execs = origins = handles = handles_of = empty;
     atomic_store(&captures, 0);
     atomic_store(&next_order, 0);
     pthread_mutex_init(&lock, NULL);

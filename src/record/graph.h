@@ -9,6 +9,18 @@
 #include <stdint.h>
 
 typedef struct gv_snapshot gv_snapshot;
+typedef struct gv_conditions gv_conditions;
+
+// What a conditional node decides by, as the program made it. `size` 0: the making of the node or of its handle was not
+// seen.
+typedef struct gv_condition {
+    CUgraphConditionalHandle handle;
+    CUgraphConditionalNodeType type;
+    unsigned size;    // bodies
+    unsigned initial; // what the handle is assigned at each launch, if `assigned`
+    bool assigned;
+    CUcontext context;
+} gv_condition;
 
 typedef struct gv_snapshot_node {
     CUgraphNode node; // in the clone when there is one, else in the program's template
@@ -18,6 +30,7 @@ typedef struct gv_snapshot_node {
     bool disabled;                 // cuGraphNodeSetEnabled(..., 0)
     gv_snapshot **bodies;          // child graph nodes have one, conditional nodes one a branch
     size_t body_count;
+    gv_condition condition; // of conditional nodes
 } gv_snapshot_node;
 
 // One graph as the driver listed it. Child graphs are snapshots of their own.
@@ -32,8 +45,9 @@ struct gv_snapshot {
     uint32_t *order; // topological
     uint64_t *edges; // quadruples, as in the edges record
     size_t edge_count;
-    unsigned flags;    // enum gv_graph_flag
-    char refusal[256]; // why it cannot be run one node at a time; empty: it can
+    gv_conditions *conditions; // of a whole graph that was armed and has conditional nodes
+    unsigned flags;            // enum gv_graph_flag
+    char refusal[256];         // why it cannot be run one node at a time; empty: it can
 };
 
 typedef struct gv_exec {
@@ -74,8 +88,12 @@ void gv_node_added(CUgraph graph, CUgraphNode node);
 // A child graph node was added; the child was copied into it.
 void gv_child_added(CUgraph graph, CUgraphNode node, CUgraph child);
 
-// A conditional node was added; the driver made `count` graphs for its branches, which go with it.
-void gv_conditional_added(CUgraph graph, CUgraphNode node, const CUgraph *bodies, size_t count);
+// A conditional handle was made for a graph.
+void gv_handle_created(CUgraph graph, CUgraphConditionalHandle handle, CUcontext context, unsigned initial,
+                       unsigned flags);
+
+// A conditional node was added; the driver made graphs for its branches, which go with it.
+void gv_conditional_added(CUgraph graph, CUgraphNode node, const CUDA_CONDITIONAL_NODE_PARAMS *params);
 
 // cuGraphClone and child graph nodes copy nodes: what is known of the original's is known of the copy's.
 void gv_graph_copied(CUgraph original, CUgraph copy);

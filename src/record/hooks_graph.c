@@ -57,7 +57,7 @@ static void any_added(CUgraph graph, CUgraphNode node, const CUgraphNodeParams *
     if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
         gv_child_added(graph, node, params->graph.graph);
     else if (params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
-        gv_conditional_added(graph, node, params->conditional.phGraph_out, params->conditional.size);
+        gv_conditional_added(graph, node, &params->conditional);
     else
         gv_node_added(graph, node);
 }
@@ -83,6 +83,19 @@ GV_HOOK(cuGraphAddNode_v2,
     CUresult result = real(node, graph, from, data, count, params);
     if (result == CUDA_SUCCESS)
         any_added(graph, *node, params);
+    gv_leave();
+    return result;
+}
+
+GV_HOOK(cuGraphConditionalHandleCreate,
+        (CUgraphConditionalHandle * handle, CUgraph graph, CUcontext context, unsigned initial, unsigned flags),
+        (handle, graph, context, initial, flags))
+{
+    if (!gv_enter())
+        return real(handle, graph, context, initial, flags);
+    CUresult result = real(handle, graph, context, initial, flags);
+    if (result == CUDA_SUCCESS)
+        gv_handle_created(graph, *handle, context, initial, flags);
     gv_leave();
     return result;
 }

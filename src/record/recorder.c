@@ -146,7 +146,9 @@ static void read_options(gv_record_options *options)
     const char *stacks = getenv("GRAVEL_STACKS");
     const char *verbose = getenv("GRAVEL_VERBOSE");
     const char *stall = getenv("GRAVEL_STALL_SECONDS");
-    *options = (gv_record_options){.arm = GV_ARM_NTH, .arm_number = 1, .stall_seconds = 10};
+    const char *loop = getenv("GRAVEL_LOOP_ITERATIONS");
+    uint64_t iterations;
+    *options = (gv_record_options){.arm = GV_ARM_NTH, .arm_number = 1, .loop_iterations = 1000, .stall_seconds = 10};
     if (arm && *arm && strcmp(arm, "first") != 0) {
         if (strcmp(arm, "none") == 0)
             options->arm = GV_ARM_NONE;
@@ -165,6 +167,8 @@ static void read_options(gv_record_options *options)
     options->verbose = verbose && *verbose && strcmp(verbose, "0") != 0;
     if (stall && atof(stall) > 0)
         options->stall_seconds = atof(stall);
+    if (loop && is_number(loop, &iterations))
+        options->loop_iterations = iterations;
 }
 
 // ---- Start ---------------------------------------------------------------------------------------------------

@@ -28,7 +28,8 @@ typedef struct gv_record_options {
     char graph[256];     // only graphs this names (gv_graph_matches); empty: all
     bool stacks;
     bool verbose;
-    double stall_seconds; // how long a node may make no progress before the watchdog speaks
+    uint64_t loop_iterations; // of one run of a loop, how many are recorded
+    double stall_seconds;     // how long a node may make no progress before the watchdog speaks
 } gv_record_options;
 
 typedef struct gv_recorder {

@@ -5,6 +5,9 @@
 
 #include "access/node_access.h"
 #include "base/memory.h"
+#include "record/condition.h"
+#include "record/conditional.h"
+#include "record/graph_copy.h"
 #include "record/ids.h"
 #include "record/parameters.h"
 #include "record/recorder.h"
@@ -41,8 +44,7 @@ CUresult gv_wait_for_stream(CUstream stream, double seconds)
 
 // ---- Writing down ----
 
-static void fail(gv_replay *run, uint32_t node, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void fail(gv_replay *run, uint32_t node, const char *format, ...)
+void gv_replay_fail(gv_replay *run, uint32_t node, const char *format, ...)
 {
     if (run->reason[0])
         return;
@@ -81,6 +83,7 @@ static void write_access(gv_replay *run, const gv_snapshot *snapshot, uint32_t n
         .atomics = encode(&run->ranges, GV_ACCESS_ATOMIC),
         .reason = reason ? string_id(reason) : 0,
         .duration_ns = duration,
+        .execution = run->execution,
     };
     if (run->wait_asked) {
         gv_wait_encode(&run->wait, &record);
@@ -236,44 +239,10 @@ static CUresult launch_single(const gv_replay *run, const gv_snapshot_node *node
     CUgraph graph = NULL;
     CUgraphNode copy = NULL;
     CUgraphExec exec = NULL;
-    CUevent event = NULL;
     CUresult result = gv_cuda.cuGraphCreate(&graph, 0);
     if (result != CUDA_SUCCESS)
         return result;
-    switch (node->type) {
-    case CU_GRAPH_NODE_TYPE_MEMCPY: {
-        CUDA_MEMCPY3D params;
-        result = gv_cuda.cuGraphMemcpyNodeGetParams(node->node, &params);
-        if (result == CUDA_SUCCESS)
-            result = gv_cuda.cuGraphAddMemcpyNode(&copy, graph, NULL, 0, &params, run->context);
-        break;
-    }
-    case CU_GRAPH_NODE_TYPE_MEMSET: {
-        CUDA_MEMSET_NODE_PARAMS params;
-        result = gv_cuda.cuGraphMemsetNodeGetParams(node->node, &params);
-        if (result == CUDA_SUCCESS)
-            result = gv_cuda.cuGraphAddMemsetNode(&copy, graph, NULL, 0, &params, run->context);
-        break;
-    }
-    case CU_GRAPH_NODE_TYPE_HOST: {
-        CUDA_HOST_NODE_PARAMS params;
-        result = gv_cuda.cuGraphHostNodeGetParams(node->node, &params);
-        if (result == CUDA_SUCCESS)
-            result = gv_cuda.cuGraphAddHostNode(&copy, graph, NULL, 0, &params);
-        break;
-    }
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        result = gv_cuda.cuGraphEventRecordNodeGetEvent(node->node, &event);
-        if (result == CUDA_SUCCESS)
-            result = gv_cuda.cuGraphAddEventRecordNode(&copy, graph, NULL, 0, event);
-        break;
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-        result = gv_cuda.cuGraphEventWaitNodeGetEvent(node->node, &event);
-        if (result == CUDA_SUCCESS)
-            result = gv_cuda.cuGraphAddEventWaitNode(&copy, graph, NULL, 0, event);
-        break;
-    default: result = CUDA_ERROR_INVALID_VALUE; break;
-    }
+    result = gv_copy_node(graph, node->node, node->type, NULL, run->context, NULL, 0, &copy);
     if (result == CUDA_SUCCESS)
         result = gv_cuda.cuGraphInstantiateWithFlags(&exec, graph, 0);
     if (result == CUDA_SUCCESS)
@@ -349,23 +318,24 @@ static void leave_branch(gv_replay *run, const gv_snapshot *snapshot, uint32_t i
 static void name_stall(gv_replay *run, const gv_snapshot *snapshot, uint32_t index)
 {
     char name[256];
-    fail(run, index,
-         "node #%u (%.160s) made no progress for %g s while it ran alone: it seems to wait for another branch of the "
-         "graph, or for something outside of it",
-         index, node_name(&snapshot->nodes[index], name, sizeof name), gv_state.options.stall_seconds);
+    gv_replay_fail(
+        run, index,
+        "node #%u (%.160s) made no progress for %g s while it ran alone: it seems to wait for another branch of the "
+        "graph, or for something outside of it",
+        index, node_name(&snapshot->nodes[index], name, sizeof name), gv_state.options.stall_seconds);
     gv_say("graph #%llu: %s; the branches beside it are launched now, unrecorded", (unsigned long long)snapshot->id,
            run->reason);
     gv_note(GV_NOTE_INFO, snapshot->id, (uint64_t)index + 1, "%s", run->reason);
     gv_flush();
 }
 
-static void note_error(gv_replay *run, const gv_snapshot *snapshot, uint32_t index, CUresult result)
+void gv_replay_error(gv_replay *run, const gv_snapshot *snapshot, uint32_t index, CUresult result)
 {
     char name[256];
     if (run->result == CUDA_SUCCESS)
         run->result = result;
-    fail(run, index, "node #%u (%.160s) failed while it was recorded: %s", index,
-         node_name(&snapshot->nodes[index], name, sizeof name), gv_driver_error(result));
+    gv_replay_fail(run, index, "node #%u (%.160s) failed while it was recorded: %s", index,
+                   node_name(&snapshot->nodes[index], name, sizeof name), gv_driver_error(result));
 }
 
 // What became of a node that was launched: it ran alone to its end; it needed others beside it (its set may hold what
@@ -388,7 +358,7 @@ static enum outcome await(gv_replay *run, const gv_snapshot *snapshot, uint32_t 
         return STILL_WAITS;
     }
     if (result != CUDA_SUCCESS) {
-        note_error(run, snapshot, index, result);
+        gv_replay_error(run, snapshot, index, result);
         return FAILED;
     }
     return stalled ? NEEDED_OTHERS : RAN_ALONE;
@@ -399,8 +369,8 @@ static enum outcome await(gv_replay *run, const gv_snapshot *snapshot, uint32_t 
 static void give_up_recording(gv_replay *run, const gv_snapshot *snapshot, uint32_t index, CUresult why)
 {
     char name[256];
-    fail(run, index, "node #%u (%.160s) could not be launched while recording: %s", index,
-         node_name(&snapshot->nodes[index], name, sizeof name), gv_driver_error(why));
+    gv_replay_fail(run, index, "node #%u (%.160s) could not be launched while recording: %s", index,
+                   node_name(&snapshot->nodes[index], name, sizeof name), gv_driver_error(why));
     run->source->close();
     run->source_closed = run->unrecorded = true;
     run_unrecorded(run, snapshot, index, run->stream);
@@ -416,14 +386,20 @@ static void run_kernel(gv_replay *run, const gv_snapshot *snapshot, uint32_t ind
     CUresult result = gv_cuda.cuGraphKernelNodeGetParams(node->node, &params);
     CUfunction function = params.func ? params.func : (CUfunction)params.kern;
     if (result != CUDA_SUCCESS) {
-        note_error(run, snapshot, index, result);
+        gv_replay_error(run, snapshot, index, result);
+        return;
+    }
+    gv_own_parameters own;
+    if (!gv_conditions_substitute(run->conditions, NULL, function, &params, &own)) {
+        give_up_recording(run, snapshot, index, CUDA_ERROR_OUT_OF_MEMORY);
         return;
     }
     gv_node_ranges_clear(&run->ranges);
     gv_node_ranges_clear(&run->extents);
     run->wait_asked = gv_is_programmatic(&run->programmatic, snapshot, index);
     gv_status status;
-    result = launch_recorded(run, node, &params, function, &status, &error);
+    result = launch_recorded(run, node, &own.params, function, &status, &error);
+    gv_own_parameters_free(&own);
     if (result != CUDA_SUCCESS) {
         run->wait_asked = false;
         give_up_recording(run, snapshot, index, result);
@@ -518,11 +494,18 @@ static void run_single(gv_replay *run, const gv_snapshot *snapshot, uint32_t ind
     }
 }
 
+// The armed record names a node of the launched graph: where one inside of it failed, the node that runs it.
+static void failed_inside(gv_replay *run, uint32_t index, bool was_whole)
+{
+    if (was_whole && run->reason[0])
+        run->failed_node = (uint64_t)index + 1;
+}
+
 static void run_snapshot(gv_replay *run, const gv_snapshot *snapshot)
 {
     bool *done = gv_calloc(snapshot->node_count, sizeof *done);
     if (!done && !run->unrecorded) {
-        fail(run, 0, "memory ran out");
+        gv_replay_fail(run, 0, "memory ran out");
         run->unrecorded = true;
     }
     for (size_t i = 0; i < snapshot->node_count && run->result == CUDA_SUCCESS; i++) {
@@ -532,13 +515,20 @@ static void run_snapshot(gv_replay *run, const gv_snapshot *snapshot)
             continue;
         if (done)
             done[index] = true;
+        bool whole = !run->reason[0];
         if (run->unrecorded) {
             run_unrecorded(run, snapshot, index, run->stream);
         } else if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
             run_kernel(run, snapshot, index, done);
         } else if (node->type == CU_GRAPH_NODE_TYPE_GRAPH) {
             run_snapshot(run, node->bodies[0]);
+            failed_inside(run, index, whole);
             // The child waits for something, perhaps for a node beside it here.
+            if (run->left_running)
+                leave_branch(run, snapshot, index, done);
+        } else if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+            gv_conditional_run(run, snapshot, index, run_snapshot);
+            failed_inside(run, index, whole);
             if (run->left_running)
                 leave_branch(run, snapshot, index, done);
         } else if (node->type != CU_GRAPH_NODE_TYPE_EMPTY) {
@@ -562,14 +552,21 @@ static void run_unrecorded(gv_replay *run, const gv_snapshot *snapshot, uint32_t
     if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
         CUDA_KERNEL_NODE_PARAMS params;
         memset(&params, 0, sizeof params);
+        gv_own_parameters own = {0};
         result = gv_cuda.cuGraphKernelNodeGetParams(node->node, &params);
+        CUfunction function = params.func ? params.func : (CUfunction)params.kern;
+        if (result == CUDA_SUCCESS && !gv_conditions_substitute(run->conditions, NULL, function, &params, &own))
+            result = CUDA_ERROR_OUT_OF_MEMORY;
         if (result == CUDA_SUCCESS)
-            result = launch_kernel(node, &params, params.func ? params.func : (CUfunction)params.kern, stream, false);
+            result = launch_kernel(node, &own.params, function, stream, false);
+        gv_own_parameters_free(&own);
+    } else if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+        result = gv_conditional_launch(run, snapshot, index, stream);
     } else {
         result = launch_single(run, node, stream);
     }
     if (result != CUDA_SUCCESS)
-        note_error(run, snapshot, index, result);
+        gv_replay_error(run, snapshot, index, result);
 }
 
 // Does a copy or set go to device memory that no allocation holds: a variable of a module?
@@ -585,8 +582,9 @@ static bool writes_variables(const gv_snapshot *snapshot)
         unsigned type = 0;
         memset(&copy, 0, sizeof copy);
         memset(&set, 0, sizeof set);
-        if (node->body_count && writes_variables(node->bodies[0]))
-            return true;
+        for (size_t body = 0; body < node->body_count; body++)
+            if (writes_variables(node->bodies[body]))
+                return true;
         if (node->type == CU_GRAPH_NODE_TYPE_MEMCPY &&
             gv_cuda.cuGraphMemcpyNodeGetParams(node->node, &copy) == CUDA_SUCCESS)
             gv_memcpy_detail(&copy, detail);

@@ -20,6 +20,11 @@ typedef struct gv_replay {
     bool source_closed;   // the source had to be closed on the way
     bool left_running;    // a node still waits for something outside: the rest is enqueued behind it
 
+    // Of a graph with conditional nodes, else NULL and 0.
+    gv_conditions *conditions;
+    uint64_t execution;  // of the body that is running
+    uint64_t executions; // how many there have been
+
     // Its own.
     bool writes_variables; // a copy or set of the graph goes to a module's variable, perhaps a __constant__ one
     CUstream side;         // where other branches go when a node waits for them; NULL until then
@@ -37,6 +42,11 @@ void gv_replay_run(gv_replay *run, const gv_snapshot *snapshot);
 
 // Frees what the replay used; its side stream goes when its work is done.
 void gv_replay_end(gv_replay *run);
+
+// What conditional.c has to say: the reason why the replay is not complete (the first one stays), and an error of the
+// program's own work at a node.
+void gv_replay_fail(gv_replay *run, uint32_t node, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void gv_replay_error(gv_replay *run, const gv_snapshot *snapshot, uint32_t index, CUresult result);
 
 // Waits until the stream has no work left, `seconds` at most. CUDA_ERROR_NOT_READY: time is up.
 CUresult gv_wait_for_stream(CUstream stream, double seconds);

@@ -1,6 +1,8 @@
 #include "record/snapshot.h"
 
 #include "base/memory.h"
+#include "record/condition.h"
+#include "record/graph_copy.h"
 #include "record/ids.h"
 #include "record/recorder.h"
 
@@ -201,10 +203,10 @@ static const char *type_refusal(CUgraphNodeType type)
     case CU_GRAPH_NODE_TYPE_GRAPH:
     case CU_GRAPH_NODE_TYPE_EMPTY:
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: return NULL;
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL: return NULL;
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
     case CU_GRAPH_NODE_TYPE_MEM_FREE: return "it allocates or frees memory in its nodes";
-    case CU_GRAPH_NODE_TYPE_CONDITIONAL: return "it has conditional nodes";
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return "it waits for or writes flags in memory (batch memory operations)";
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT: return "it signals or waits for external semaphores";
@@ -231,6 +233,20 @@ typedef struct taking {
 
 static gv_snapshot *take(CUgraph graph, CUgraph clone, unsigned origin, const taking *how);
 
+// A copy that outlives the program's graph. NULL: there can be none.
+static CUgraph copy_of(CUgraph graph)
+{
+    CUgraph copy = NULL;
+    CUcontext context = NULL;
+    if (gv_cuda.cuGraphClone(&copy, graph) == CUDA_SUCCESS)
+        return copy;
+    // Nodes that are not copied have an empty one in their place. But for conditional nodes, which are not run by what
+    // a copy says, take_node refuses such graphs.
+    if (gv_cuda.cuCtxGetCurrent(&context) != CUDA_SUCCESS || gv_copy_nodes(graph, context, &copy) != CUDA_SUCCESS)
+        copy = NULL;
+    return copy;
+}
+
 // Reads the graphs inside a node. False when memory is out.
 static bool take_bodies(gv_snapshot *snapshot, uint32_t index, const CUgraph *bodies, CUgraph clone, size_t count,
                         unsigned origin, const taking *how)
@@ -240,13 +256,18 @@ static bool take_bodies(gv_snapshot *snapshot, uint32_t index, const CUgraph *bo
     if (!node->bodies)
         return false;
     for (size_t i = 0; i < count; i++) {
-        gv_snapshot *body = take(bodies[i], clone, origin, how);
+        CUgraph copy = origin == GV_GRAPH_BODY && how->clone_wanted ? copy_of(bodies[i]) : clone;
+        gv_snapshot *body = take(bodies[i], copy, origin, how);
+        if (!body && origin == GV_GRAPH_BODY && copy)
+            gv_cuda.cuGraphDestroy(copy);
         if (!body)
             return false;
+        body->owned = origin == GV_GRAPH_BODY && copy;
         node->bodies[node->body_count++] = body;
         body->parent_node = index;
-        if (body->refusal[0] && origin == GV_GRAPH_CHILD)
-            refuse(snapshot, "in the child graph of node #%u: %.180s", index, body->refusal);
+        if (body->refusal[0])
+            refuse(snapshot, "in %s node #%u: %.180s", origin == GV_GRAPH_CHILD ? "the child graph of" : "a body of",
+                   index, body->refusal);
     }
     return true;
 }
@@ -282,7 +303,8 @@ static bool take_node(gv_snapshot *snapshot, uint32_t index, CUgraphNode origina
         if (gv_cuda.cuGraphNodeFindInClone(&counterpart, original, clone) != CUDA_SUCCESS || !counterpart)
             counterpart = index < clone_nodes->count ? clone_nodes->nodes[index] : NULL;
         CUgraphNodeType type;
-        if (!counterpart || gv_cuda.cuGraphNodeGetType(counterpart, &type) != CUDA_SUCCESS || type != node->type)
+        if (!counterpart || gv_cuda.cuGraphNodeGetType(counterpart, &type) != CUDA_SUCCESS ||
+            (type != node->type && node->type != CU_GRAPH_NODE_TYPE_CONDITIONAL))
             refuse(snapshot, "node #%u has no counterpart in a clone of the graph", index);
         else
             node->node = counterpart;
@@ -298,8 +320,12 @@ static bool take_node(gv_snapshot *snapshot, uint32_t index, CUgraphNode origina
             child_clone = NULL;
         return take_bodies(snapshot, index, &child, child_clone, 1, GV_GRAPH_CHILD, how);
     }
-    if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+    if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+        node->condition = place.condition;
+        if (!place.condition.size)
+            refuse(snapshot, "the making of conditional node #%u was not seen", index);
         return take_bodies(snapshot, index, place.bodies, NULL, place.body_count, GV_GRAPH_BODY, how);
+    }
     return true;
 }
 
@@ -349,10 +375,7 @@ gv_snapshot *gv_snapshot_take(CUgraph graph, unsigned origin, bool clone, gv_pla
                               void *user)
 {
     taking how = {clone, place_of, remember, user};
-    CUgraph copy = NULL;
-    // Refused for graphs with allocation or conditional nodes; they are not run one node at a time either.
-    if (clone && gv_cuda.cuGraphClone(&copy, graph) != CUDA_SUCCESS)
-        copy = NULL;
+    CUgraph copy = clone ? copy_of(graph) : NULL;
     gv_snapshot *snapshot = take(graph, copy, origin, &how);
     if (snapshot)
         snapshot->owned = copy != NULL;
@@ -365,6 +388,7 @@ void gv_snapshot_free(gv_snapshot *snapshot)
 {
     if (!snapshot)
         return;
+    gv_conditions_free(snapshot->conditions);
     for (size_t i = 0; snapshot->nodes && i < snapshot->node_count; i++) {
         for (size_t body = 0; body < snapshot->nodes[i].body_count; body++)
             gv_snapshot_free(snapshot->nodes[i].bodies[body]);
@@ -383,7 +407,7 @@ void gv_snapshot_free(gv_snapshot *snapshot)
 static void write_node(const gv_snapshot *snapshot, uint32_t index)
 {
     const gv_snapshot_node *node = &snapshot->nodes[index];
-    uint64_t shape[7], detail[9];
+    uint64_t shape[7], detail[9], *bodies = NULL;
     gv_node_record record = {
         .graph = snapshot->id,
         .index = index,
@@ -463,9 +487,22 @@ static void write_node(const gv_snapshot *snapshot, uint32_t index)
         }
         break;
     }
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        bodies = gv_calloc(GV_CONDITIONAL_BODIES + node->body_count, sizeof *bodies);
+        if (!bodies)
+            break; // its bodies are then not known, which the report says
+        bodies[0] = node->condition.type;
+        bodies[1] = node->condition.handle;
+        bodies[2] = node->condition.initial;
+        bodies[3] = node->condition.assigned;
+        for (size_t i = 0; i < node->body_count; i++)
+            bodies[GV_CONDITIONAL_BODIES + i] = node->bodies[i]->id;
+        record.detail = (gv_numbers){bodies, GV_CONDITIONAL_BODIES + node->body_count};
+        break;
     default: break;
     }
     gv_write_node(gv_state.writer, &record);
+    gv_free(bodies);
 }
 
 static void write_graph(gv_snapshot *snapshot, uint64_t parent)

@@ -9,12 +9,14 @@ typedef struct gv_node_place {
     uint64_t stack, stream, order;
     const CUgraph *bodies; // of a conditional node, valid while the place is known
     size_t body_count;
+    gv_condition condition; // of a conditional node
 } gv_node_place;
 
 // Looks a node's place up; answers zeros when it was not seen.
 typedef gv_node_place (*gv_place_of)(CUgraphNode node);
 
-// Reads `graph`, cloning it first when `clone` is asked for and the driver allows it. Returns NULL when memory is out.
+// Reads `graph`, cloning it first when `clone` is asked for; a graph with conditional nodes, which the driver does not
+// clone, is copied node by node. Returns NULL when memory is out.
 // A graph the driver does not list gets the flag GV_GRAPH_UNREADABLE and a refusal. `remember` is called for each
 // node of the program's template with its snapshot and index; it may be NULL.
 gv_snapshot *gv_snapshot_take(CUgraph graph, unsigned origin, bool clone, gv_place_of place_of,

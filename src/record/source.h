@@ -22,6 +22,8 @@ bool gv_node_ranges_append(gv_node_ranges *ranges, enum gv_access_kind kind, uin
 void gv_node_ranges_clear(gv_node_ranges *ranges);
 void gv_node_ranges_free(gv_node_ranges *ranges);
 
+struct gv_host_word;
+
 // How a kernel behind programmatic edges stands to its grid-dependency wait (rule 6 of docs/order.md). Re-used from
 // node to node.
 typedef struct gv_wait_observation {
@@ -54,6 +56,16 @@ typedef struct gv_recording_source {
 
     // After a successful after(): what was observed. Sets all but the ranges' capacity.
     void (*wait_seen)(gv_wait_observation *observation);
+
+    // Enqueues on `stream`: the value behind a conditional handle becomes `value`, or, with `from`, what that word
+    // holds by then less `value`. NULL: this build cannot.
+    gv_status (*set_condition)(CUstream stream, CUgraphConditionalHandle handle, const struct gv_host_word *from,
+                               uint32_t value, gv_error *error);
+
+    // Takes the patches off for work that is not to be recorded, and puts them on again; called with the context idle.
+    // NULL: there are none.
+    void (*suspend)(void);
+    gv_status (*resume)(gv_error *error);
 
     // Leaves nothing behind: patches off, memory freed. Called with the context current and idle.
     void (*close)(void);

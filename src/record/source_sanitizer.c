@@ -3,6 +3,7 @@
 // stays patched after it: patching costs 2x even when no data is gathered, and a patched graph with programmatic edges
 // faults. The graphs domain stays off, because watching it hides races (docs/recorder.md).
 #include "base/memory.h"
+#include "record/condition.h"
 #include "record/cubin.h"
 #include "record/drain.h"
 #include "record/early.h"
@@ -30,6 +31,9 @@
     extern const unsigned char symbol[]
 GV_EMBED(gv_patch_image, GV_PATCH_FATBIN);
 GV_EMBED(gv_drain_image, GV_DRAIN_FATBIN);
+#ifdef GV_CONDITION_FATBIN
+GV_EMBED(gv_condition_image, GV_CONDITION_FATBIN);
+#endif
 
 #define GV_SANITIZER_FUNCTIONS(F) \
     F(sanitizerSubscribe)         \
@@ -403,6 +407,7 @@ _Static_assert(SANITIZER_INSTRUCTION_TMA_LOAD == TMA_LOAD, "the number of an ins
 typedef struct prepared_context {
     CUcontext context;
     gv_drain *drain;
+    CUfunction set_condition; // NULL until it is needed
 } prepared_context;
 
 static prepared_context *prepared;
@@ -430,7 +435,7 @@ static gv_status prepare(CUcontext context, gv_drain **drain, gv_error *error)
     pthread_mutex_lock(&lock);
     bool kept = GV_GROW(prepared, prepared_capacity, prepared_count + 1);
     if (kept)
-        prepared[prepared_count++] = (prepared_context){context, *drain};
+        prepared[prepared_count++] = (prepared_context){context, *drain, NULL};
     pthread_mutex_unlock(&lock);
     if (kept)
         return GV_OK;
@@ -513,6 +518,17 @@ static void sanitizer_close(void)
     memset(&armed, 0, sizeof armed);
 }
 
+static void patch_all(void)
+{
+    size_t count = 0;
+    CUmodule *list = list_modules(armed.context, false, &count);
+    for (size_t i = 0; i < count; i++) {
+        bool tensor_loads = false, patched = patch(list[i], &tensor_loads);
+        set_patched(list[i], patched, tensor_loads);
+    }
+    gv_free(list);
+}
+
 static gv_status sanitizer_open(CUcontext context, CUstream stream, gv_error *error)
 {
     memset(&armed, 0, sizeof armed);
@@ -531,15 +547,67 @@ static gv_status sanitizer_open(CUcontext context, CUstream stream, gv_error *er
         sanitizer_close();
         return gv_fail(error, GV_ERR_IO, "the Sanitizer does not report launches: %s", result_text(result));
     }
-    size_t count = 0;
-    CUmodule *list = list_modules(context, false, &count);
-    for (size_t i = 0; i < count; i++) {
-        bool tensor_loads = false, patched = patch(list[i], &tensor_loads);
-        set_patched(list[i], patched, tensor_loads);
-    }
-    gv_free(list);
+    patch_all();
     return GV_OK;
 }
+
+// A kernel whose module could not be patched again is told by sanitizer_after.
+static gv_status sanitizer_resume(gv_error *error)
+{
+    patch_all();
+    return GV_OK;
+}
+
+#ifdef GV_CONDITION_FATBIN
+
+// The kernel that sets conditions, in the current context.
+static gv_status find_setter(CUcontext context, CUfunction *setter, gv_error *error)
+{
+    *setter = NULL;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < prepared_count && !*setter; i++)
+        if (prepared[i].context == context)
+            *setter = prepared[i].set_condition;
+    pthread_mutex_unlock(&lock);
+    if (*setter)
+        return GV_OK;
+    CUmodule module = NULL;
+    loading_own = true;
+    CUresult result = gv_cuda.cuModuleLoadData(&module, gv_condition_image);
+    if (result == CUDA_SUCCESS)
+        result = gv_cuda.cuModuleGetFunction(setter, module, "gravel_set_condition");
+    loading_own = false;
+    if (result != CUDA_SUCCESS)
+        return gv_fail(error, GV_ERR_IO, "the kernel that sets conditions cannot be loaded: %s",
+                       gv_driver_error(result));
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < prepared_count; i++)
+        if (prepared[i].context == context)
+            prepared[i].set_condition = *setter;
+    pthread_mutex_unlock(&lock);
+    return GV_OK;
+}
+
+static gv_status sanitizer_set_condition(CUstream stream, CUgraphConditionalHandle handle, const gv_host_word *from,
+                                         uint32_t value, gv_error *error)
+{
+    CUcontext context = NULL;
+    CUfunction setter = NULL;
+    gv_cuda.cuCtxGetCurrent(&context);
+    gv_status status = find_setter(context, &setter, error);
+    if (status != GV_OK)
+        return status;
+    CUdeviceptr word = from ? from->device : 0;
+    void *parameters[] = {&handle, &word, &value};
+    CUresult result = gv_cuda.cuLaunchKernel(setter, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL);
+    return result == CUDA_SUCCESS
+               ? GV_OK
+               : gv_fail(error, GV_ERR_IO, "a condition could not be set: %s", gv_driver_error(result));
+}
+
+#else
+#define sanitizer_set_condition NULL
+#endif
 
 static gv_status sanitizer_before(gv_error *error)
 {
@@ -613,6 +681,14 @@ static void sanitizer_close(void)
 {
 }
 
+static gv_status sanitizer_resume(gv_error *error)
+{
+    return GV_OK;
+}
+
+#define sanitizer_set_condition NULL
+#define unpatch_all             NULL
+
 bool gv_source_sanitizer_ready(const char **why)
 {
     *why = "this gravel was built without nvcc or the Sanitizer's headers and records no accesses on a GPU";
@@ -665,4 +741,7 @@ const gv_recording_source gv_source_sanitizer = {.id = GV_SOURCE_SANITIZER,
                                                  .release = sanitizer_release,
                                                  .after = sanitizer_after,
                                                  .wait_seen = sanitizer_wait_seen,
+                                                 .set_condition = sanitizer_set_condition,
+                                                 .suspend = unpatch_all,
+                                                 .resume = sanitizer_resume,
                                                  .close = sanitizer_close};

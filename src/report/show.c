@@ -199,10 +199,19 @@ static gv_status show_edges(show_context *show)
 // ---- access -----------------------------------------------------------------------------------------------------
 
 static const gv_column access_columns[] = {
-    {"launch", "launch", true},      {"graph", "graph", true},           {"node", "node", true},
-    {"name", "name", false},         {"access", "access", false},        {"bytes", "bytes", true},
-    {"range_count", "ranges", true}, {"precision", "precision", false},  {"source", NULL, false},
-    {"ranges", "where", false},      {"reason", "why not exact", false}, {"wait", "grid-dependency wait", false},
+    {"launch", "launch", true},
+    {"graph", "graph", true},
+    {"node", "node", true},
+    {"execution", "execution", true},
+    {"name", "name", false},
+    {"access", "access", false},
+    {"bytes", "bytes", true},
+    {"range_count", "ranges", true},
+    {"precision", "precision", false},
+    {"source", NULL, false},
+    {"ranges", "where", false},
+    {"reason", "why not exact", false},
+    {"wait", "grid-dependency wait", false},
 };
 
 // What was observed of the wait of a kernel behind programmatic edges; NULL for all others.
@@ -226,6 +235,7 @@ static gv_status show_access_row(show_context *show, const gv_access *access, co
     gv_table_index(&show->table, access->launch);
     gv_table_index(&show->table, access->graph);
     gv_table_index(&show->table, access->node);
+    gv_table_id(&show->table, access->execution);
     put_node_name(show, gv_trace_graph(show->trace, access->graph), access->node);
     gv_table_text(&show->table, what);
     gv_table_amount(&show->table, gv_range_set_bytes(&set));
