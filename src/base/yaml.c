@@ -105,14 +105,17 @@ static gv_status refuse_extras(loader *load, const yaml_event_t *event, const ya
 
 static gv_status read_node(loader *load, yaml_event_t *event, unsigned depth, gv_yaml_node **out);
 
+// Takes over `event`, the first of the child, and `key`.
 static gv_status append(loader *load, gv_yaml_node *parent, yaml_event_t *event, char *key, unsigned depth)
 {
     gv_yaml_node *child = NULL;
-    gv_status status = GV_OK;
-    if (!GV_GROW(parent->items, parent->capacity, parent->count + 1))
-        status = gv_fail(load->error, GV_ERR_MEMORY, "%s: out of memory", load->yaml->name);
-    if (status == GV_OK)
+    gv_status status;
+    if (GV_GROW(parent->items, parent->capacity, parent->count + 1)) {
         status = read_node(load, event, depth + 1, &child);
+    } else {
+        yaml_event_delete(event);
+        status = gv_fail(load->error, GV_ERR_MEMORY, "%s: out of memory", load->yaml->name);
+    }
     if (status != GV_OK) {
         gv_free(key);
         return status;

@@ -1,6 +1,7 @@
 // Replays the kept inputs of the fuzzers, and every file of tests/data/bad, through the fuzzers' own entries, so that
 // each run of the tests covers what fuzzing once found. Runs in the repository's root.
 #include "entry.h"
+#include "stress_entry.h"
 
 #include <dirent.h>
 #include <setjmp.h>
@@ -50,6 +51,16 @@ static void test_records_corpus(void **state)
     replay("tests/fuzz/corpus/records", gv_fuzz_records);
 }
 
+static void test_answer_corpus(void **state)
+{
+    replay("tests/fuzz/corpus/answer", gv_fuzz_answer);
+}
+
+static void test_scenario_corpus(void **state)
+{
+    replay("tests/fuzz/corpus/scenario", gv_fuzz_scenario);
+}
+
 static void test_bad_files(void **state)
 {
     replay("tests/data/bad", gv_fuzz_trace);
@@ -58,8 +69,8 @@ static void test_bad_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trace_corpus),
-        cmocka_unit_test(test_records_corpus),
+        cmocka_unit_test(test_trace_corpus),  cmocka_unit_test(test_records_corpus),
+        cmocka_unit_test(test_answer_corpus), cmocka_unit_test(test_scenario_corpus),
         cmocka_unit_test(test_bad_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
