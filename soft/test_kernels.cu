@@ -40,6 +40,17 @@ GRAVEL_KERNEL(layout, (char, byte), (double, number), (short, word), (int *, out
     out[2] = word;
 }
 
+// A parameter as large as a tensor map, and as aligned, between others (src/record/test_parameters.c).
+struct __attribute__((aligned(64))) map_parameter {
+    unsigned long long words[16];
+};
+
+GRAVEL_KERNEL(take_map, (int *, first), (int, count), (struct map_parameter, map), (int *, last))
+{
+    first[0] = count;
+    last[0] = (int)map.words[0];
+}
+
 GRAVEL_KERNEL(use_globals, (int, value))
 {
     atomicAdd(&counter, value);

@@ -7,12 +7,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Loops over dimensions are unrolled on the device: arrays indexed by a variable would live in local memory.
 #ifdef __CUDACC__
 #define GV_SHARED_FUNCTION static __host__ __device__ __forceinline__
-#define GV_UNROLL          _Pragma("unroll")
 #else
 #define GV_SHARED_FUNCTION static inline
+#endif
+// Loops over dimensions are unrolled on the device: arrays indexed by a variable would live in local memory.
+#ifdef __CUDA_ARCH__
+#define GV_UNROLL _Pragma("unroll")
+#else
 #define GV_UNROLL
 #endif
 

@@ -16,7 +16,7 @@
 
 enum gv_parameter_kind {
     GV_PARAMETER_POINTER = 0,   // an 8-byte word that is the address of live device memory
-    GV_PARAMETER_TENSOR_MAP = 1 // a 128-byte tensor map whose tensor lies in live device memory
+    GV_PARAMETER_TENSOR_MAP = 1 // a tensor map whose tensor lies in live device memory
 };
 
 // One such value. A tensor map is listed once as a map, and its first word is not listed as a pointer as well.

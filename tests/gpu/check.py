@@ -400,33 +400,32 @@ def run_bench(session):
 
 # ---- Ground truth -----------------------------------------------------------------------------------------------
 
-def run_truth(session):
-    """Operations whose access sets follow from their shapes (access_truth.py): one row each."""
-    if not session.wants("access_truth"):
+def run_truth(session, name, command, least):
+    """Operations whose access sets follow from their shapes, printed by the command: one row each."""
+    if not session.wants(name):
         return
-    trace = os.path.join(session.folder, "access_truth.gravel")
-    recorded = session.run([session.gravel, "run", "-o", trace, "--arm", "first", "--", sys.executable,
-                            os.path.join(HERE, "access_truth.py")], limit=240)
+    trace = os.path.join(session.folder, name + ".gravel")
+    recorded = session.run([session.gravel, "run", "-o", trace, "--arm", "first", "--"] + command, limit=240)
     shown = session.run([session.gravel, "show", trace, "access", "--json"])
     cases, refused = truth.parse(recorded.output)
     try:
         rows = json.loads(shown.output)["rows"]
     except (ValueError, KeyError):
-        session.row("access_truth", "access sets", "%s; %s" % (recorded.brief(), shown.brief()),
+        session.row(name, "access sets", "%s; %s" % (recorded.brief(), shown.brief()),
                     None if recorded.was_not_started() else False)
         return
     session.keep(trace)
     graphs = sorted({row["graph"] for row in rows})
     complete = recorded.code == 0 and len(graphs) == len(cases)
-    session.row("access_truth", "every case in a graph of its own, at least 30",
-                "%d cases, %d graphs, %d refused by PyTorch%s" % (len(cases), len(graphs), len(refused),
-                                                                  "".join("; " + text[:90] for text in refused)),
-                complete and len(cases) >= 30)
+    session.row(name, "every case in a graph of its own, at least %d" % least,
+                "%d cases, %d graphs, %d refused%s" % (len(cases), len(graphs), len(refused),
+                                                       "".join("; " + text[:90] for text in refused)),
+                complete and len(cases) >= least)
     if not complete:
         return
     for case, graph in zip(cases, graphs):
         complaint, words = truth.compare(case, [row for row in rows if row["graph"] == graph])
-        session.row("access_truth, " + case["name"], "the bytes of its shapes", complaint or words, complaint is None)
+        session.row("%s, %s" % (name, case["name"]), "the bytes of its shapes", complaint or words, complaint is None)
 
 
 # ---- The rest ---------------------------------------------------------------------------------------------------
@@ -435,6 +434,16 @@ def run_doctor(session):
     if session.wants("doctor"):
         outcome = session.run([session.gravel, "doctor"])
         session.row("doctor", "exit code 0", "exit code %s" % outcome.code, outcome.code == 0)
+
+
+def run_tensor_maps(session):
+    """The driver's tensor maps decoded, and TMA loads against the bytes that a map and coordinates name."""
+    if not session.wants("tensor_maps"):
+        return
+    outcome = session.run([os.path.join(session.build, "gpu", "tensor_maps")])
+    found = re.findall(r"^tensor maps: (.*)$", outcome.output, re.MULTILINE)
+    session.row("tensor_maps", "none wrong", found[-1] if found else outcome.brief(),
+                None if outcome.was_not_started() else outcome.code == 0)
 
 
 def run_twins(session):
@@ -469,7 +478,9 @@ def main():
         run_doctor(session)
         for program in PROGRAMS:
             run_program(session, program)
-        run_truth(session)
+        run_tensor_maps(session)
+        run_truth(session, "tensor_loads", [os.path.join(session.build, "gpu", "tensor_maps"), "graphs"], 30)
+        run_truth(session, "access_truth", [sys.executable, os.path.join(HERE, "access_truth.py")], 30)
         run_twins(session)
         run_bench(session)
     finally:

@@ -1,0 +1,236 @@
+// What the parameters of a launch lead to, on the software driver: real allocations, real functions, both forms of
+// handing parameters over.
+#include "record/parameters.h"
+
+#include "record/driver.h"
+#include "soft/testing.h"
+
+enum { SIZE = 1 << 16 };
+static CUdeviceptr one, other;
+
+static int set_up(void **state)
+{
+    const char *missing = NULL;
+    if (open_device(state) != 0 || !gv_driver_load(&missing))
+        return -1;
+    one = buffer(SIZE);
+    other = buffer(SIZE);
+    return 0;
+}
+
+// A map of a matrix of 16-bit values, 32 x `rows`, rows of 64 bytes, at `address`: as NVIDIA's encoder makes it.
+static void encode(uint64_t *words, CUdeviceptr address, uint64_t rows)
+{
+    memset(words, 0, GV_TENSOR_MAP_BYTES);
+    words[0] = address;
+    words[1] = 0x0000000400240312;
+    words[4] = (rows - 1) << 32 | 31;
+    words[6] = 0x1f00000000000000;
+    words[7] = 7;
+}
+
+typedef struct launch {
+    CUdeviceptr first;
+    int count;
+    uint64_t map[16] __attribute__((aligned(64)));
+    CUdeviceptr last;
+} launch;
+
+static const gv_parameter *find(const gv_parameters *all, unsigned depth, uint64_t where)
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (all->items[i].depth == depth && all->items[i].where == where)
+            return &all->items[i];
+    return NULL;
+}
+
+static void assert_pointer(const gv_parameters *all, unsigned depth, uint64_t where, uint64_t address, CUdeviceptr in)
+{
+    const gv_parameter *found = find(all, depth, where);
+    assert_non_null(found);
+    assert_int_equal(found->kind, GV_PARAMETER_POINTER);
+    assert_int_equal(found->address, address);
+    assert_int_equal(found->start, in);
+    assert_int_equal(found->end, in + SIZE);
+}
+
+static void assert_launch_is_read(const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    gv_parameters all = {0};
+    gv_error error = {0};
+    assert_int_equal(gv_parameters_read(&all, kernel("take_map"), params, &error), GV_OK);
+    assert_int_equal(all.count, 3);
+    assert_pointer(&all, 0, 0, one, one);
+    assert_pointer(&all, 0, 192, other + 100, other);
+    const gv_parameter *map = find(&all, 0, 64);
+    assert_non_null(map);
+    assert_int_equal(map->kind, GV_PARAMETER_TENSOR_MAP);
+    assert_int_equal(map->address, other + 1024);
+    assert_int_equal(map->map.dims[1], 1000);
+    assert_int_equal(map->start, other);
+    assert_int_equal(map->end, other + SIZE);
+    assert_null(all.cut);
+    assert_true(gv_parameters_have_pointer(kernel("take_map"), params));
+    gv_parameters_free(&all);
+}
+
+static void both_forms_of_parameters(void **state)
+{
+    launch values = {.first = one, .count = 5, .last = other + 100};
+    encode(values.map, other + 1024, 1000);
+    void *each[] = {&values.first, &values.count, values.map, &values.last};
+    CUDA_KERNEL_NODE_PARAMS params = {.func = kernel("take_map"), .kernelParams = each};
+    assert_launch_is_read(&params);
+
+    size_t size = sizeof values;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &values, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+    params = (CUDA_KERNEL_NODE_PARAMS){.func = kernel("take_map"), .extra = extra};
+    assert_launch_is_read(&params);
+}
+
+// The values stand wherever the program keeps them.
+static void unaligned_values(void **state)
+{
+    char bytes[64];
+    memcpy(bytes + 3, &one, 8);
+    int count = 1;
+    uint64_t map[16] = {0};
+    void *each[] = {bytes + 3, &count, map, bytes + 3};
+    CUDA_KERNEL_NODE_PARAMS params = {.func = kernel("take_map"), .kernelParams = each};
+    gv_parameters all = {0};
+    assert_int_equal(gv_parameters_read(&all, params.func, &params, NULL), GV_OK);
+    assert_int_equal(all.count, 2);
+    assert_pointer(&all, 0, 0, one, one);
+    assert_pointer(&all, 0, 192, one, one);
+    gv_parameters_free(&all);
+}
+
+static void no_pointers(void **state)
+{
+    launch values = {.first = 0x1234, .count = 5, .map = {1, 2, 3, UINT64_MAX}, .last = one + SIZE + (64u << 20)};
+    void *each[] = {&values.first, &values.count, values.map, &values.last};
+    CUDA_KERNEL_NODE_PARAMS params = {.func = kernel("take_map"), .kernelParams = each};
+    gv_parameters all = {0};
+    assert_int_equal(gv_parameters_read(&all, params.func, &params, NULL), GV_OK);
+    assert_int_equal(all.count, 0);
+    assert_false(gv_parameters_have_pointer(params.func, &params));
+    params = (CUDA_KERNEL_NODE_PARAMS){.func = params.func};
+    assert_int_equal(gv_parameters_read(&all, params.func, &params, NULL), GV_OK);
+    assert_int_equal(all.count, 0);
+    gv_parameters_free(&all);
+}
+
+// A tensor that is larger than what is there is no tensor that could be copied as a whole: its address alone counts.
+static void a_map_past_live_memory_is_only_its_address(void **state)
+{
+    launch values = {.first = one, .count = 5, .last = one};
+    encode(values.map, other, SIZE / 64 + (64u << 20));
+    void *each[] = {&values.first, &values.count, values.map, &values.last};
+    CUDA_KERNEL_NODE_PARAMS params = {.func = kernel("take_map"), .kernelParams = each};
+    gv_parameters all = {0};
+    assert_int_equal(gv_parameters_read(&all, params.func, &params, NULL), GV_OK);
+    assert_int_equal(all.count, 3);
+    assert_pointer(&all, 0, 64, other, other);
+    encode(values.map, other, SIZE / 64);
+    assert_int_equal(gv_parameters_read(&all, params.func, &params, NULL), GV_OK);
+    assert_int_equal(find(&all, 0, 64)->kind, GV_PARAMETER_TENSOR_MAP);
+    gv_parameters_free(&all);
+}
+
+static void write_words(CUdeviceptr at, const uint64_t *words, size_t count)
+{
+    OK(cuMemcpyHtoDAsync(at, words, count * 8, the.a));
+    OK(cuStreamSynchronize(the.a));
+}
+
+// `first` leads to the start of a table; what is listed of depth 1.
+static void follow(gv_parameters *all, CUdeviceptr first, size_t window, size_t most)
+{
+    int count = 0;
+    uint64_t map[16] = {0};
+    void *each[] = {&first, &count, map, &first};
+    CUDA_KERNEL_NODE_PARAMS params = {.func = kernel("take_map"), .kernelParams = each};
+    gv_error error = {0};
+    assert_int_equal(gv_parameters_read(all, params.func, &params, &error), GV_OK);
+    assert_int_equal(gv_parameters_follow(all, the.a, window, most, &error), GV_OK);
+}
+
+static void pointers_and_maps_in_memory(void **state)
+{
+    CUdeviceptr table = buffer(SIZE);
+    uint64_t words[32] = {other + 8, 7, other + 16};
+    encode(words + 16, one, 10);
+    write_words(table, words, 32);
+    gv_parameters all = {0};
+    follow(&all, table, 512, 4096);
+    assert_pointer(&all, 0, 0, table, table);
+    assert_pointer(&all, 1, table, other + 8, other);
+    assert_pointer(&all, 1, table + 16, other + 16, other);
+    assert_int_equal(find(&all, 1, table + 128)->kind, GV_PARAMETER_TENSOR_MAP);
+    // Twice the same pointer is followed once.
+    assert_int_equal(all.count, 2 + 3);
+    assert_null(all.cut);
+    gv_parameters_free(&all);
+    OK(cuMemFree(table));
+}
+
+// A table is read as far as it goes, and what is read is bounded.
+static void long_tables(void **state)
+{
+    CUdeviceptr table = buffer(SIZE);
+    uint64_t words[600];
+    for (size_t i = 0; i < 600; i++)
+        words[i] = one + 16 * i;
+    write_words(table, words, 600);
+    gv_parameters all = {0};
+    follow(&all, table, 256, SIZE);
+    assert_int_equal(all.count, 2 + 600);
+    assert_null(all.cut);
+    follow(&all, table, 256, 1024);
+    assert_int_equal(all.count, 2 + 128);
+    assert_non_null(all.cut);
+    // The next reading starts afresh.
+    follow(&all, one, 256, 1024);
+    assert_null(all.cut);
+    gv_parameters_free(&all);
+    OK(cuMemFree(table));
+}
+
+static void the_end_of_an_allocation_is_the_end(void **state)
+{
+    uint64_t words[2] = {one, one + 8};
+    write_words(other + SIZE - 16, words, 2);
+    gv_parameters all = {0};
+    follow(&all, other + SIZE - 16, 4096, SIZE);
+    assert_int_equal(all.count, 2 + 2);
+    assert_pointer(&all, 1, other + SIZE - 16, one, one);
+    gv_parameters_free(&all);
+}
+
+static void live_memory(void **state)
+{
+    uint64_t start = 0, end = 0;
+    assert_true(gv_live_memory(one + 5, one + 6, &start, &end));
+    assert_int_equal(start, one);
+    assert_int_equal(end, one + SIZE);
+    assert_false(gv_live_memory(0, 8, &start, &end));
+    assert_false(gv_live_memory(UINT64_MAX - 8, UINT64_MAX, &start, &end));
+    CUdeviceptr freed = buffer(64);
+    OK(cuMemFree(freed));
+    assert_false(gv_live_memory(freed, freed + 1, &start, &end));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_forms_of_parameters),
+        cmocka_unit_test(unaligned_values),
+        cmocka_unit_test(no_pointers),
+        cmocka_unit_test(a_map_past_live_memory_is_only_its_address),
+        cmocka_unit_test(pointers_and_maps_in_memory),
+        cmocka_unit_test(long_tables),
+        cmocka_unit_test(the_end_of_an_allocation_is_the_end),
+        cmocka_unit_test(live_memory),
+    };
+    return cmocka_run_group_tests(tests, set_up, close_device);
+}
