@@ -10,7 +10,7 @@
 
 #include <sanitizer_patching.h>
 
-// SANITIZER_MEMORY_DEVICE_FLAG_ATOMIC_WRITE_ONLY, from 13.5 on; earlier releases have no such bit.
+// SANITIZER_MEMORY_DEVICE_FLAG_ATOMIC_WRITE_ONLY, from 13.4 on; earlier releases have no such bit.
 #define ATOMIC_WRITE_ONLY (1u << 8)
 
 static __device__ __forceinline__ void mark(void *user_data, uint64_t address, uint64_t size, int kind)

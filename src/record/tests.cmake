@@ -59,12 +59,6 @@ foreach(test test_compare test_reach)
   endif()
 endforeach()
 
-target_include_directories(test_compare SYSTEM PRIVATE ${GV_CUDA_INCLUDE})
-add_dependencies(test_compare gv_compare_soft)
-if(GV_DEVICE_CODE)
-  add_dependencies(test_compare gv_device)
-endif()
-
 # On the software driver, with kernels of its tests.
 gv_unit_test(test_parameters test_parameters.c parameters.c tensor_map.c driver.c LIBS gv_trace gv_base soft_cuda dl)
 target_include_directories(test_parameters SYSTEM PRIVATE ${GV_CUDA_INCLUDE})
