@@ -17,7 +17,8 @@ void twin_check(CUresult result, const char *call, const char *file, int line)
     exit(1);
 }
 
-static CUmodule load_kernels(void)
+// Loads STEM.fatbin or STEM.so.
+static CUmodule load_kernels(const char *stem)
 {
     char device[128], path[PATH_MAX];
     CHECK(cuDeviceGetName(device, sizeof device, 0));
@@ -28,8 +29,8 @@ static CUmodule load_kernels(void)
     }
     path[length] = '\0';
     char *name = strrchr(path, '/') + 1;
-    const char *kernels = strcmp(device, "gravel software driver") ? "kernels.fatbin" : "kernels.so";
-    snprintf(name, sizeof path - (size_t)(name - path), "%s", kernels);
+    const char *suffix = strcmp(device, "gravel software driver") ? "fatbin" : "so";
+    snprintf(name, sizeof path - (size_t)(name - path), "%s.%s", stem, suffix);
     CUmodule module;
     CUresult result = cuModuleLoad(&module, path);
     if (result != CUDA_SUCCESS)
@@ -53,7 +54,7 @@ void twin_open(twin *t, int argc, char **argv)
     CUcontext context;
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
     CHECK(cuCtxSetCurrent(context));
-    CUmodule module = load_kernels();
+    CUmodule module = load_kernels("kernels");
     const struct {
         CUfunction *function;
         const char *name;
@@ -136,6 +137,56 @@ CUresult twin_launch_early(CUfunction function, CUstream stream, int count, CUev
                              .attrs = &attribute,
                              .numAttrs = 1};
     return cuLaunchKernelEx(&config, function, parameters, NULL);
+}
+
+CUfunction twin_conditional_kernel(const char *name)
+{
+    static CUmodule module;
+    CUfunction function;
+    if (!module)
+        module = load_kernels("conditional");
+    CHECK(cuModuleGetFunction(&function, module, name));
+    return function;
+}
+
+// The graph that a stream captures, and the one node that the next one comes after; NULL: there is none yet.
+static CUgraph capturing(CUstream stream, CUgraphNode *last)
+{
+    CUstreamCaptureStatus status;
+    cuuint64_t id;
+    CUgraph graph;
+    const CUgraphNode *nodes;
+    const CUgraphEdgeData *edges;
+    size_t count;
+    CHECK(cuStreamGetCaptureInfo(stream, &status, &id, &graph, &nodes, &edges, &count));
+    *last = count ? nodes[0] : NULL;
+    return graph;
+}
+
+CUgraphConditionalHandle twin_handle(CUstream stream, unsigned initial, unsigned flags)
+{
+    CUgraphConditionalHandle handle;
+    CUgraphNode last;
+    CUcontext context;
+    CHECK(cuCtxGetCurrent(&context));
+    CHECK(cuGraphConditionalHandleCreate(&handle, capturing(stream, &last), context, initial, flags));
+    return handle;
+}
+
+CUgraph twin_conditional(CUstream stream, CUgraphConditionalHandle handle, CUgraphConditionalNodeType type)
+{
+    CUgraphNode last, node;
+    CUgraph graph = capturing(stream, &last);
+    CUgraphNodeParams params;
+    memset(&params, 0, sizeof params);
+    params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    params.conditional.handle = handle;
+    params.conditional.type = type;
+    params.conditional.size = 1;
+    CHECK(cuCtxGetCurrent(&params.conditional.ctx));
+    CHECK(cuGraphAddNode(&node, graph, last ? &last : NULL, NULL, last ? 1 : 0, &params));
+    CHECK(cuStreamUpdateCaptureDependencies(stream, &node, NULL, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    return params.conditional.phGraph_out[0];
 }
 
 int twin_run(twin *t, CUgraph graph, void (*prepare)(void *user), bool (*is_right)(void *user), void *user)

@@ -57,6 +57,14 @@ void twin_order(CUstream before, CUstream after);
 // Holds a stream up.
 void twin_hold(twin *t, CUstream stream, unsigned long long nanoseconds);
 
+// A kernel of twins/conditional.cu.
+CUfunction twin_conditional_kernel(const char *name);
+
+// Into what a stream captures: a conditional handle, and a conditional node with one body, behind what was captured
+// last.
+CUgraphConditionalHandle twin_handle(CUstream stream, unsigned initial, unsigned flags);
+CUgraph twin_conditional(CUstream stream, CUgraphConditionalHandle handle, CUgraphConditionalNodeType type);
+
 // Launches the captured graph t->launches times, each time after `prepare` and followed by `is_right` (0: wrong),
 // prints `wrong K of N`, and returns the program's exit code.
 int twin_run(twin *t, CUgraph graph, void (*prepare)(void *user), bool (*is_right)(void *user), void *user);
