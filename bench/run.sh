@@ -50,3 +50,5 @@ if [ "$size" = full ]; then
     case_ "100 million ranges" 10000 64 0 10200 36 1
     echo "   10 to 100 million ranges: $(ratio "$(cpu "100 million ranges")" "$(cpu "10 million ranges")") times the processor time (bar: 12)"
 fi
+
+sh "$(dirname "$0")/stress.sh" "$build"

@@ -20,12 +20,17 @@ typedef struct agent {
     loop *loop;
     gv_session session;
     size_t round;
-    gv_random random;   // of the think times
-    gv_string messages; // the members of the JSON list that is sent
+    gv_random random; // of the think times
+    // The body of the requests: it begins with `{"messages":[`, grows by what is said, and ends with the parameters
+    // while a request is under way. One text, since thousands of sessions hold one each.
+    gv_string body;
+    size_t said;      // its length without the parameters
+    uint64_t history; // hash of the first `hashed` bytes
+    size_t hashed;
     gv_string findings; // for the transcript
     bool corrupt;
     gv_sse sse;
-    gv_string body; // of an answer that is not streamed
+    gv_string whole; // an answer that is not streamed
     gv_reply reply;
     uint64_t first_ns, last_ns; // when the first and the last piece came
     uint64_t due_ns;            // when the next round is sent, while the agent is in the heap
@@ -92,11 +97,13 @@ char *gv_request_tail(const gv_stress_options *options, double temperature)
 
 // ---- What was said ------------------------------------------------------------------------------------------------
 
+static const char opening[] = "{\"messages\":[";
+
 static void say(agent *a, const char *role, const char *text)
 {
-    gv_string_add(&a->messages, "%s{\"role\":\"%s\",\"content\":", a->messages.length ? "," : "", role);
-    gv_add_json_string(&a->messages, text, strlen(text));
-    gv_string_add(&a->messages, "}");
+    gv_string_add(&a->body, "%s{\"role\":\"%s\",\"content\":", a->body.length > sizeof opening - 1 ? "," : "", role);
+    gv_add_json_string(&a->body, text, strlen(text));
+    gv_string_add(&a->body, "}");
 }
 
 // Ids of calls are made here, the same in every run: servers' own are random, and some templates show them to the
@@ -108,33 +115,33 @@ static void add_id(gv_string *out, size_t round, size_t call)
 
 static void say_call(agent *a, size_t call, const char *name, const char *arguments, size_t length)
 {
-    gv_string_add(&a->messages, "%s{\"id\":", call ? "," : "");
-    add_id(&a->messages, a->round, call);
-    gv_string_add(&a->messages, ",\"type\":\"function\",\"function\":{\"name\":");
-    gv_add_json_string(&a->messages, name, strlen(name));
-    gv_string_add(&a->messages, ",\"arguments\":");
-    gv_add_json_string(&a->messages, arguments, length);
-    gv_string_add(&a->messages, "}}");
+    gv_string_add(&a->body, "%s{\"id\":", call ? "," : "");
+    add_id(&a->body, a->round, call);
+    gv_string_add(&a->body, ",\"type\":\"function\",\"function\":{\"name\":");
+    gv_add_json_string(&a->body, name, strlen(name));
+    gv_string_add(&a->body, ",\"arguments\":");
+    gv_add_json_string(&a->body, arguments, length);
+    gv_string_add(&a->body, "}}");
 }
 
 static void say_result(agent *a, size_t call, const char *result)
 {
-    gv_string_add(&a->messages, ",{\"role\":\"tool\",\"tool_call_id\":");
-    add_id(&a->messages, a->round, call);
-    gv_string_add(&a->messages, ",\"content\":");
-    gv_add_json_string(&a->messages, result, strlen(result));
-    gv_string_add(&a->messages, "}");
+    gv_string_add(&a->body, ",{\"role\":\"tool\",\"tool_call_id\":");
+    add_id(&a->body, a->round, call);
+    gv_string_add(&a->body, ",\"content\":");
+    gv_add_json_string(&a->body, result, strlen(result));
+    gv_string_add(&a->body, "}");
 }
 
 static void begin_answer(agent *a, const gv_string *content, bool calls)
 {
-    gv_string_add(&a->messages, ",{\"role\":\"assistant\",\"content\":");
+    gv_string_add(&a->body, ",{\"role\":\"assistant\",\"content\":");
     if (content && content->length)
-        gv_add_json_string(&a->messages, content->text, content->length);
+        gv_add_json_string(&a->body, content->text, content->length);
     else
-        gv_string_add(&a->messages, calls ? "null" : "\"\"");
+        gv_string_add(&a->body, calls ? "null" : "\"\"");
     if (calls)
-        gv_string_add(&a->messages, ",\"tool_calls\":[");
+        gv_string_add(&a->body, ",\"tool_calls\":[");
 }
 
 // The answer as it came, with its calls. For rounds of which nothing is expected: only calls that a server can read
@@ -158,7 +165,7 @@ static void repeat_answer(agent *a)
     }
     if (calls == 0)
         begin_answer(a, &reply->content, false);
-    gv_string_add(&a->messages, calls ? "]}" : "}");
+    gv_string_add(&a->body, calls ? "]}" : "}");
     size_t told = 0;
     for (size_t i = 0; i < reply->call_count && told < calls; i++) {
         char *result = gv_session_other_result(&a->session, gv_string_text(&reply->calls[i].name));
@@ -180,13 +187,13 @@ static void append_answer(agent *a, bool right)
             say_call(a, 0, turn->expected.tool, call->arguments.text, call->arguments.length);
         else
             say_call(a, 0, turn->expected.tool, arguments ? arguments : "{}", arguments ? strlen(arguments) : 2);
-        gv_string_add(&a->messages, "]}");
+        gv_string_add(&a->body, "]}");
         gv_free(arguments);
         say_result(a, 0, turn->result);
     } else if (turn->expected.text && !right) {
         gv_string text = {.text = turn->text, .length = strlen(turn->text)};
         begin_answer(a, &text, false);
-        gv_string_add(&a->messages, "}");
+        gv_string_add(&a->body, "}");
     } else {
         repeat_answer(a);
     }
@@ -254,8 +261,8 @@ static bool on_data(gv_request *request, const char *bytes, size_t length)
 {
     agent *a = request->context;
     if (!a->loop->pass->options->stream) {
-        gv_string_add_bytes(&a->body, bytes, length);
-        if (a->body.failed)
+        gv_string_add_bytes(&a->whole, bytes, length);
+        if (a->whole.failed)
             gv_reply_fail(&a->reply, GV_REASON_OWN, "out of memory");
         return !a->reply.failed;
     }
@@ -279,15 +286,11 @@ static void send_round(agent *a)
     say(a, "user", turn->user);
     gv_sse_free(&a->sse);
     gv_reply_free(&a->reply);
-    gv_string_clear(&a->body);
+    gv_string_clear(&a->whole);
     a->sse = (gv_sse){.limit = l->event_limit, .handler = on_event, .context = a};
     a->reply.limit = l->text_limit;
     a->first_ns = a->last_ns = 0;
 
-    gv_string body = {0};
-    gv_string_add(&body, "{\"messages\":[");
-    gv_string_add_bytes(&body, gv_string_text(&a->messages), a->messages.length);
-    gv_string_add(&body, "]%s", pass->tail);
     snprintf(a->request.id, sizeof a->request.id, "%.40s-s%zu-r%zu%s", pass->options->tag, a->session.index,
              a->round + 1, pass->alone ? "-alone" : "");
     a->request.on_data = on_data;
@@ -295,14 +298,18 @@ static void send_round(agent *a)
     a->request.context = a;
     gv_round_result *result = gv_results_at(pass->results, a->session.index, a->round);
     result->asked = true;
-    result->history = gv_hash_bytes(GV_HASH_START, gv_string_text(&a->messages), a->messages.length);
-    if (body.failed || a->messages.failed) {
-        gv_string_free(&body);
+    if (!a->body.failed)
+        a->history = gv_hash_bytes(a->history, a->body.text + a->hashed, a->body.length - a->hashed);
+    result->history = a->history;
+    a->said = a->hashed = a->body.length;
+    gv_string_add_bytes(&a->body, "]", 1);
+    gv_string_add_bytes(&a->body, pass->tail, strlen(pass->tail));
+    if (a->body.failed) {
         give_up(l, GV_ERR_MEMORY, "out of memory; lower --concurrency");
         return;
     }
     pass->results->requests++;
-    if (!gv_client_start(pass->client, &a->request, body.text, body.length))
+    if (!gv_client_start(pass->client, &a->request, a->body.text, a->body.length))
         give_up(l, GV_ERR_MEMORY, "a request could not be started: out of memory; lower --concurrency");
 }
 
@@ -343,7 +350,7 @@ static void complete_reply(agent *a, const gv_outcome *outcome)
                       "asked for a stream, the server sent \"%s\"; try --no-stream if it cannot stream",
                       outcome->content_type);
     if (!stream && !reply->failed)
-        gv_reply_body(reply, gv_string_text(&a->body), a->body.length);
+        gv_reply_body(reply, gv_string_text(&a->whole), a->whole.length);
     gv_reply_end(reply, stream);
 }
 
@@ -368,6 +375,9 @@ static void on_end(gv_request *request, const gv_outcome *outcome)
     gv_round_result *result = gv_results_at(pass->results, a->session.index, a->round);
     gv_tools tools = gv_scenario_tools(pass->options->scenario);
     gv_judgement judgement;
+    // The parameters come off again: what is said next follows the messages.
+    a->body.length = a->said;
+    a->body.text[a->said] = '\0';
     complete_reply(a, outcome);
     measure(a, outcome, result);
     gv_judge(&tools, &a->session.turns[a->round].expected, &a->reply, &judgement);
@@ -412,10 +422,16 @@ static void begin_session(agent *a)
     a->random = gv_random_open(pass->options->seed ^ 0x7468696e6b, index);
     a->round = 0;
     a->corrupt = false;
-    gv_string_clear(&a->messages);
+    gv_string_clear(&a->body);
     gv_string_clear(&a->findings);
+    gv_string_add(&a->body, "%s", opening);
+    a->history = GV_HASH_START;
+    a->hashed = 0;
     if (a->session.system)
         say(a, "system", a->session.system);
+    // It stands in the body now.
+    gv_free(a->session.system);
+    a->session.system = NULL;
     l->progress.running++;
     send_round(a);
 }
@@ -433,6 +449,7 @@ static void write_transcript(agent *a)
     }
     char id[64];
     snprintf(id, sizeof id, "%.40s-s%zu", options->tag, a->session.index);
+    gv_string messages = {.text = a->body.text + sizeof opening - 1, .length = a->body.length - (sizeof opening - 1)};
     gv_transcript transcript = {.folder = options->transcripts,
                                 .scenario = options->scenario->name,
                                 .model = options->model,
@@ -442,7 +459,7 @@ static void write_transcript(agent *a)
                                 .session = a->session.index,
                                 .request_id = id,
                                 .findings = &a->findings,
-                                .messages = &a->messages};
+                                .messages = &messages};
     gv_error error = {0};
     if (gv_transcript_write(&transcript, &error) == GV_OK)
         results->transcripts++;
@@ -540,9 +557,9 @@ gv_status gv_pass_run(const gv_pass *pass, gv_error *error)
     for (size_t i = 0; l.agents && i < slots; i++) {
         agent *a = &l.agents[i];
         gv_session_free(&a->session);
-        gv_string_free(&a->messages);
-        gv_string_free(&a->findings);
         gv_string_free(&a->body);
+        gv_string_free(&a->findings);
+        gv_string_free(&a->whole);
         gv_sse_free(&a->sse);
         gv_reply_free(&a->reply);
     }

@@ -30,7 +30,6 @@ typedef struct gv_transfer {
     CURL *easy;
     struct curl_slist *headers;
     gv_request *request; // NULL while idle
-    char *body;
     size_t header_bytes, body_bytes;
     bool too_large, stopped;
     uint64_t started_ns, first_byte_ns;
@@ -237,8 +236,6 @@ static void finish(gv_transfer *transfer, CURLcode code, bool interrupted)
         describe_status(transfer, &outcome);
 
     gv_curl.multi_remove_handle(client->multi, transfer->easy);
-    gv_free(transfer->body);
-    transfer->body = NULL;
     transfer->request = NULL;
     transfer->next = client->idle;
     client->idle = transfer;
@@ -312,19 +309,16 @@ static bool set_headers(gv_transfer *transfer, const char *id)
     return gv_curl.easy_setopt(transfer->easy, CURLOPT_HTTPHEADER, list) == CURLE_OK;
 }
 
-bool gv_client_start(gv_client *client, gv_request *request, char *body, size_t length)
+bool gv_client_start(gv_client *client, gv_request *request, const char *body, size_t length)
 {
     gv_transfer *transfer = client->idle;
     if (transfer)
         client->idle = transfer->next;
     else if (client->running < client->options.most_requests)
         transfer = new_transfer(client);
-    if (!transfer) {
-        gv_free(body);
+    if (!transfer)
         return false;
-    }
     transfer->request = request;
-    transfer->body = body;
     transfer->header_bytes = transfer->body_bytes = transfer->snippet_length = 0;
     transfer->too_large = transfer->stopped = false;
     transfer->message[0] = '\0';
@@ -336,8 +330,6 @@ bool gv_client_start(gv_client *client, gv_request *request, char *body, size_t 
               gv_curl.easy_setopt(transfer->easy, CURLOPT_POSTFIELDS, body) == CURLE_OK &&
               gv_curl.multi_add_handle(client->multi, transfer->easy) == CURLM_OK;
     if (!ok) {
-        gv_free(transfer->body);
-        transfer->body = NULL;
         transfer->request = NULL;
         request->transfer = NULL;
         transfer->next = client->idle;
@@ -600,7 +592,6 @@ void gv_client_close(gv_client *client)
             gv_curl.multi_remove_handle(client->multi, transfer->easy);
         gv_curl.easy_cleanup(transfer->easy);
         gv_curl.slist_free_all(transfer->headers);
-        gv_free(transfer->body);
         gv_free(transfer);
     }
     if (client->multi)

@@ -48,9 +48,9 @@ typedef struct gv_request {
 gv_status gv_client_open(gv_client **client, const gv_client_options *options, gv_error *error);
 void gv_client_close(gv_client *client);
 
-// Sends `body` (from gv_malloc; the client frees it, also on failure). False when memory is out or too many requests
-// are under way; on_end is not called then.
-bool gv_client_start(gv_client *client, gv_request *request, char *body, size_t length);
+// Sends `body`, which must stay as it is until on_end. False when memory is out or too many requests are under way;
+// on_end is not called then.
+bool gv_client_start(gv_client *client, gv_request *request, const char *body, size_t length);
 
 // Waits for something to happen, until `deadline_ns` (CLOCK_MONOTONIC; UINT64_MAX: none) at most, and calls the
 // callbacks. False when the system refuses to wait at all.

@@ -18,6 +18,7 @@ typedef struct server {
     struct MHD_Response **ready;
     struct MHD_Response *health, *unknown, *refused;
     char *authorization;
+    size_t requests, bytes; // answered; of their bodies
 } server;
 
 static struct MHD_Response *text_response(const char *text, size_t length, const char *type)
@@ -50,9 +51,11 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     }
     // The body is read and dropped.
     if (*size) {
+        s->bytes += *size;
         *size = 0;
         return MHD_YES;
     }
+    s->requests++;
     const char *id = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "X-Request-Id");
     const char *accept = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
     const char *key = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
@@ -102,6 +105,7 @@ int main(int argc, char **argv)
     while (read(STDIN_FILENO, &byte, 1) > 0)
         ;
     MHD_stop_daemon(daemon);
+    printf("%zu requests, %zu bytes of bodies\n", s.requests, s.bytes);
     for (size_t i = 0; i < s.all.count * s.all.rounds * 4; i++) {
         if (s.ready[i])
             MHD_destroy_response(s.ready[i]);
