@@ -1,5 +1,6 @@
 #include "record/cubin.h"
 
+#include "record/flow.h"
 #include "trace/record.h"
 
 #include <elf.h>
@@ -42,6 +43,13 @@ static unsigned flags_of(unsigned operation, uint64_t second)
     if ((operation >= 0x160 && operation <= 0x16f) || (operation >= 0x198 && operation <= 0x19b))
         return GV_FUNCTION_TEXTURE;
     return 0;
+}
+
+unsigned gv_instruction_flags(const unsigned char *instruction)
+{
+    uint64_t second;
+    memcpy(&second, instruction + 8, sizeof second);
+    return flags_of((instruction[0] | (unsigned)instruction[1] << 8) & OPERATION_MASK, second);
 }
 
 static unsigned scan_code(const unsigned char *code, size_t size)
@@ -167,6 +175,88 @@ bool gv_cubin_variables(const void *image, size_t size, void (*found)(const char
             // "$str", "$str1", "__unnamed_1": literals.
             if (*name && *name != '$' && strncmp(name, "__unnamed_", 10) != 0)
                 found(name, user);
+        }
+    }
+    return true;
+}
+
+// ---- Waits of kernels --------------------------------------------------------------------------------------------
+
+// The name of the kernel whose code a section holds; NULL for other functions, and other sections.
+static const char *kernel_of(const view *file, const Elf64_Shdr *sections, const Elf64_Ehdr *header, unsigned index)
+{
+    const Elf64_Shdr *names = &sections[header->e_shstrndx];
+    const char *name = text_at(file, names, sections[index].sh_name);
+    for (unsigned j = 0; j < header->e_shnum; j++) {
+        const char *other = text_at(file, names, sections[j].sh_name);
+        if (other && strncmp(other, ".nv.constant0.", 14) == 0 && strcmp(other + 14, name + 6) == 0)
+            return name + 6;
+    }
+    return NULL;
+}
+
+// Does the kernel begin at the beginning of its section?
+static bool begins_its_section(const view *file, const Elf64_Shdr *sections, const Elf64_Ehdr *header, unsigned index,
+                               const char *kernel)
+{
+    for (unsigned i = 0; i < header->e_shnum; i++) {
+        if (sections[i].sh_type != SHT_SYMTAB || sections[i].sh_link >= header->e_shnum)
+            continue;
+        size_t count = sections[i].sh_size / sizeof(Elf64_Sym);
+        const Elf64_Sym *symbols = at(file, sections[i].sh_offset, count * sizeof(Elf64_Sym));
+        for (size_t s = 0; symbols && s < count; s++) {
+            Elf64_Sym symbol;
+            memcpy(&symbol, (const char *)symbols + s * sizeof symbol, sizeof symbol);
+            if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx != index)
+                continue;
+            const char *name = text_at(file, &sections[sections[i].sh_link], symbol.st_name);
+            if (name && strcmp(name, kernel) == 0)
+                return symbol.st_value == 0;
+        }
+    }
+    return false;
+}
+
+static const unsigned char *code_of(const view *file, const Elf64_Shdr *sections, const Elf64_Ehdr *header,
+                                    unsigned index, bool *is_code)
+{
+    const char *name = text_at(file, &sections[header->e_shstrndx], sections[index].sh_name);
+    *is_code = name && strncmp(name, ".text.", 6) == 0 && sections[index].sh_type == SHT_PROGBITS;
+    return *is_code ? at(file, sections[index].sh_offset, sections[index].sh_size) : NULL;
+}
+
+bool gv_cubin_flows(const void *image, size_t size, gv_module_flow *functions,
+                    void (*found)(const char *kernel, gv_kernel_flow *flow, void *user), void *user)
+{
+    view file = {image, size};
+    const Elf64_Ehdr *header = NULL;
+    const Elf64_Shdr *sections = sections_of(&file, &header);
+    *functions = (gv_module_flow){false, false};
+    if (!sections)
+        return false;
+    // What the functions do decides which kernels are of interest: two passes.
+    for (int pass = 0; pass < 2; pass++) {
+        for (unsigned i = 0; i < header->e_shnum; i++) {
+            bool is_code;
+            const unsigned char *code = code_of(&file, sections, header, i, &is_code);
+            if (is_code && !code)
+                return false;
+            const char *kernel = code ? kernel_of(&file, sections, header, i) : NULL;
+            if (!code || (kernel == NULL) != (pass == 0))
+                continue;
+            gv_kernel_flow flow;
+            if (!gv_flow_analyse(code, sections[i].sh_size, &flow))
+                return false;
+            flow.split = flow.split && kernel && begins_its_section(&file, sections, header, i, kernel);
+            if (!kernel) {
+                functions->waits |= flow.waits;
+                functions->triggers |= flow.triggers;
+                gv_flow_free(&flow);
+            } else if (flow.waits || flow.triggers || (flow.calls && (functions->waits || functions->triggers))) {
+                found(kernel, &flow, user);
+            } else {
+                gv_flow_free(&flow);
+            }
         }
     }
     return true;

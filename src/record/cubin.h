@@ -11,6 +11,9 @@
 bool gv_cubin_scan(const void *image, size_t size, void (*found)(const char *name, unsigned flags, void *user),
                    void *user);
 
+// enum gv_function_flag of one instruction of 16 bytes.
+unsigned gv_instruction_flags(const unsigned char *instruction);
+
 // Calls `found` with the name of each variable of the module in global or constant memory. Character strings that the
 // compiler put there are left out: they hold no address. Returns false when `image` is not a cubin this code can read.
 bool gv_cubin_variables(const void *image, size_t size, void (*found)(const char *name, void *user), void *user);

@@ -35,9 +35,24 @@ if(GV_NVCC)
     list(APPEND test_cubins ${CMAKE_CURRENT_BINARY_DIR}/test_cubin_${name}.cubin)
   endforeach()
   add_custom_target(test_cubin_image ALL DEPENDS ${test_cubins})
-  gv_unit_test(test_cubin test_cubin.c cubin.c)
+  gv_unit_test(test_cubin test_cubin.c cubin.c flow.c LIBS gv_base)
   add_dependencies(test_cubin test_cubin_image)
   target_compile_definitions(test_cubin PRIVATE GV_TEST_CUBINS="${CMAKE_CURRENT_BINARY_DIR}/test_cubin_")
+endif()
+
+# Control flow differs from one architecture to the next.
+if(GV_NVCC)
+  foreach(arch 90a 100a 120a)
+    set(cubin ${CMAKE_CURRENT_BINARY_DIR}/test_flow_${arch}.cubin)
+    add_custom_command(OUTPUT ${cubin} COMMAND ${GV_NVCC} -cubin -arch=sm_${arch} -o ${cubin}
+                                               ${CMAKE_CURRENT_SOURCE_DIR}/test_flow_kernels.cu
+                       DEPENDS test_flow_kernels.cu)
+    list(APPEND test_flow_cubins ${cubin})
+  endforeach()
+  add_custom_target(test_flow_images ALL DEPENDS ${test_flow_cubins})
+  gv_unit_test(test_flow test_flow.c cubin.c flow.c LIBS gv_base)
+  add_dependencies(test_flow test_flow_images)
+  target_compile_definitions(test_flow PRIVATE GV_TEST_FLOW_CUBINS="${CMAKE_CURRENT_BINARY_DIR}/test_flow_")
 endif()
 
 # drain.c calls the driver through a table that this test leaves empty.
