@@ -85,7 +85,8 @@ GRAVEL_DEVICE uint32_t bytes_set(uint32_t word)
 
 GRAVEL_DEVICE uint32_t spread(uint32_t bits)
 {
-    return (bits & 1 ? 0xffu : 0) | (bits & 2 ? 0xff00u : 0) | (bits & 4 ? 0xff0000u : 0) | (bits & 8 ? 0xff000000u : 0);
+    return (bits & 1 ? 0xffu : 0) | (bits & 2 ? 0xff00u : 0) | (bits & 4 ? 0xff0000u : 0) |
+           (bits & 8 ? 0xff000000u : 0);
 }
 
 // The walk over `blocks` blocks. It is rounded up to whole warps, so that all threads of a warp go round together.

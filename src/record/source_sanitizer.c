@@ -30,6 +30,7 @@
             ":\n.incbin \"" path "\"\n.balign 64\n.previous\n");                                                      \
     extern const unsigned char symbol[]
 GV_EMBED(gv_patch_image, GV_PATCH_FATBIN);
+GV_EMBED(gv_patch_tensor_image, GV_PATCH_TENSOR_FATBIN);
 GV_EMBED(gv_drain_image, GV_DRAIN_FATBIN);
 #ifdef GV_CONDITION_FATBIN
 GV_EMBED(gv_condition_image, GV_CONDITION_FATBIN);
@@ -268,8 +269,9 @@ static struct {
     CUcontext context;
     CUstream stream;
     gv_drain *drain;
-    bool seen;       // the launch between before() and after() came by
-    CUmodule module; // the module of that launch
+    bool tensor_patch; // there is a patch for tensor loads in the context
+    bool seen;         // the launch between before() and after() came by
+    CUmodule module;   // the module of that launch
     bool set_failed;
 } armed;
 
@@ -407,39 +409,46 @@ _Static_assert(SANITIZER_INSTRUCTION_TMA_LOAD == TMA_LOAD, "the number of an ins
 typedef struct prepared_context {
     CUcontext context;
     gv_drain *drain;
+    bool tensor_patch;        // the patch for tensor loads is there, too
     CUfunction set_condition; // NULL until it is needed
 } prepared_context;
 
 static prepared_context *prepared;
 static size_t prepared_count, prepared_capacity;
 
-static gv_status prepare(CUcontext context, gv_drain **drain, gv_error *error)
+// Answers with what is in the context once it is prepared.
+static gv_status prepare(CUcontext context, prepared_context *found, gv_error *error)
 {
+    bool done = false;
     pthread_mutex_lock(&lock);
-    *drain = NULL;
-    for (size_t i = 0; i < prepared_count && !*drain; i++)
-        if (prepared[i].context == context)
-            *drain = prepared[i].drain;
+    for (size_t i = 0; i < prepared_count && !done; i++) {
+        done = prepared[i].context == context;
+        *found = prepared[i];
+    }
     pthread_mutex_unlock(&lock);
-    if (*drain)
+    if (done)
         return GV_OK;
+    *found = (prepared_context){.context = context};
     loading_own = true;
     SanitizerResult result = api.sanitizerAddPatches(gv_patch_image, context);
     gv_status status =
         result == SANITIZER_SUCCESS
-            ? gv_drain_create(gv_drain_image, drain, error)
+            ? gv_drain_create(gv_drain_image, &found->drain, error)
             : gv_fail(error, GV_ERR_IO, "the Sanitizer does not load gravel's patches: %s", result_text(result));
+    // A release that does not know these loads is not asked: its answer to an unknown number is nowhere promised.
+    if (status == GV_OK && library.tensor_copies)
+        found->tensor_patch = api.sanitizerAddPatches(gv_patch_tensor_image, context) == SANITIZER_SUCCESS;
     loading_own = false;
     if (status != GV_OK)
         return status;
     pthread_mutex_lock(&lock);
     bool kept = GV_GROW(prepared, prepared_capacity, prepared_count + 1);
     if (kept)
-        prepared[prepared_count++] = (prepared_context){context, *drain, NULL};
+        prepared[prepared_count++] = *found;
     pthread_mutex_unlock(&lock);
     if (kept)
         return GV_OK;
-    gv_drain_free(*drain);
+    gv_drain_free(found->drain);
     return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
 }
 
@@ -456,14 +465,30 @@ static void context_destroyed(CUcontext context)
     pthread_mutex_unlock(&lock);
 }
 
+static bool may_load_tensors(CUmodule module)
+{
+    bool may = false;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < module_count && !may; i++) {
+        const module_row *row = &modules[i];
+        if (row->module != module)
+            continue;
+        may = !row->scanned || row->flags & GV_FUNCTION_TENSOR_LOAD;
+        for (size_t j = 0; j < row->blind_count && !may; j++)
+            may = row->blind[j].flags & GV_FUNCTION_TENSOR_LOAD;
+    }
+    pthread_mutex_unlock(&lock);
+    return may;
+}
+
 static bool patch(CUmodule module, bool *tensor_loads)
 {
     for (size_t i = 0; i < sizeof patches / sizeof *patches; i++)
         if (api.sanitizerPatchInstructions(patches[i].instruction, module, patches[i].function) != SANITIZER_SUCCESS &&
             patches[i].needed)
             return false;
-    // A release that does not know the kind is not asked: its answer to an unknown number is nowhere promised.
-    *tensor_loads = library.tensor_copies &&
+    // Only where it is of use: modules without such loads are patched as if there were no such patch.
+    *tensor_loads = armed.tensor_patch && may_load_tensors(module) &&
                     api.sanitizerPatchInstructions(TMA_LOAD, module, "gravel_tensor_load") == SANITIZER_SUCCESS;
     return api.sanitizerPatchModule(module) == SANITIZER_SUCCESS;
 }
@@ -532,13 +557,14 @@ static void patch_all(void)
 static gv_status sanitizer_open(CUcontext context, CUstream stream, gv_error *error)
 {
     memset(&armed, 0, sizeof armed);
-    gv_drain *drain = NULL;
-    gv_status status = prepare(context, &drain, error);
+    prepared_context ready_context;
+    gv_status status = prepare(context, &ready_context, error);
     if (status == GV_OK)
-        status = gv_drain_open(drain, gv_live_bytes(), stream, error);
+        status = gv_drain_open(ready_context.drain, gv_live_bytes(), stream, error);
     if (status != GV_OK)
         return status;
-    armed.drain = drain;
+    armed.drain = ready_context.drain;
+    armed.tensor_patch = ready_context.tensor_patch;
     armed.context = context;
     armed.stream = stream;
     SanitizerResult result =
