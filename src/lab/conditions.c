@@ -262,6 +262,21 @@ static bool describe_pair(gv_analysis *a, const gv_cell_result *corrupt, const g
     return true;
 }
 
+// Whether a cell with a verdict lies between two others: it has the level of one of them in every factor.
+static bool any_between(const gv_analysis *a, const gv_cell *x, const gv_cell *y)
+{
+    for (size_t c = 0; c < a->cell_count; c++) {
+        const gv_cell *cell = &a->cells[c].cell;
+        bool inside =
+            a->cells[c].verdict != GV_UNDECIDED && !gv_cell_equal(a->plan, cell, x) && !gv_cell_equal(a->plan, cell, y);
+        for (size_t f = 0; inside && f < a->plan->factor_count; f++)
+            inside = cell->level[f] == x->level[f] || cell->level[f] == y->level[f];
+        if (inside)
+            return true;
+    }
+    return false;
+}
+
 static bool describe_confounding(gv_analysis *a)
 {
     for (size_t d = 0; d < a->cell_count; d++) {
@@ -269,6 +284,7 @@ static bool describe_confounding(gv_analysis *a)
             continue;
         unsigned nearest = UINT32_MAX;
         uint32_t nearest_factors = 0;
+        bool between_some = false;
         for (size_t c = 0; c < a->cell_count; c++) {
             uint32_t factors;
             if (a->cells[c].verdict != GV_HIGH)
@@ -278,14 +294,15 @@ static bool describe_confounding(gv_analysis *a)
                 return false;
             nearest_factors = apart < nearest ? factors : nearest_factors;
             nearest = apart < nearest ? apart : nearest;
+            between_some = between_some || any_between(a, &a->cells[c].cell, &a->cells[d].cell);
         }
-        if (nearest == UINT32_MAX || nearest <= 2)
+        if (nearest == UINT32_MAX || nearest <= 2 || between_some)
             continue;
         gv_string text = {0};
         add_factors(&text, a->plan, nearest_factors);
         gv_string_add(&text, " were changed together: the clean cell ");
         add_cell(&text, a->plan, &a->cells[d].cell);
-        gv_string_add(&text, " differs in all of them from every corrupt cell, and no cell in between was run.");
+        gv_string_add(&text, " differs in all of them from every corrupt cell, and no cell in between has a verdict.");
         if (!add_sentence(a, &text))
             return false;
     }

@@ -54,6 +54,14 @@ void gv_read_change(gv_reader *r, const gv_yaml_node *node, const char *name, bo
     }
     if (r->status != GV_OK)
         return;
+    if (change->arguments.count && service->unit)
+        gv_read_fail(r, gv_yaml_get(node, "arguments"),
+                     "a systemd `unit` takes no `arguments`; use `environment`, which "
+                     "the unit's command can read");
+    if (change->arguments.count && service->command.shell && !strstr(service->command.shell, "${arguments}"))
+        gv_read_fail(r, gv_yaml_get(node, "arguments"),
+                     "the service's `command` is a text for the shell and has no "
+                     "${arguments} in it; put that where these belong");
     if (change->revision && !service->git)
         gv_read_fail(r, gv_yaml_get(node, "revision"), "`revision` needs `source: {git: ...}` in `service`");
     if ((change->patch || change->files.count) && !service->git && !service->copy)

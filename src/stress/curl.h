@@ -1,5 +1,5 @@
 // libcurl, loaded when it is first needed: `gravel` is one file that runs in any container, and only `gravel stress`
-// needs the library. The functions have the names that curl's manual gives them, behind `gv_curl.`.
+// and `gravel lab` need the library. The functions have the names that curl's manual gives them, behind `gv_curl.`.
 #ifndef GV_STRESS_CURL_H
 #define GV_STRESS_CURL_H
 
@@ -18,6 +18,7 @@
     X(easy_init)             \
     X(easy_setopt)           \
     X(easy_getinfo)          \
+    X(easy_perform)          \
     X(easy_cleanup)          \
     X(easy_strerror)         \
     X(slist_append)          \
