@@ -79,7 +79,8 @@ static double dispersion(const counted *c, size_t cell, uint64_t blocks)
         return 1;
     uint64_t *left = gv_calloc(blocks, sizeof *left), *got = gv_calloc(blocks, sizeof *got);
     double own = 0;
-    uint64_t further = 0, state = 20261130;
+    uint64_t further = 0;
+    gv_random random = gv_random_open(20261130, 0);
     double rate = (double)corrupt / (double)sessions;
     for (int draw = 0; left && got && draw <= DRAWS; draw++) {
         double sum = 0;
@@ -89,7 +90,7 @@ static double dispersion(const counted *c, size_t cell, uint64_t blocks)
         }
         // The corrupt sessions fall on the sessions without replacement.
         for (uint64_t k = 0, rest = sessions; draw > 0 && k < corrupt; k++, rest--) {
-            uint64_t hit = gv_random_below(&state, rest), b = 0;
+            uint64_t hit = gv_random_below(&random, rest), b = 0;
             while (hit >= left[b])
                 hit -= left[b++];
             left[b]--;

@@ -7,42 +7,22 @@
 
 // ---- Random numbers -----------------------------------------------------------------------------------------------
 
-uint64_t gv_random_next(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-uint64_t gv_random_below(uint64_t *state, uint64_t limit)
-{
-    // Numbers past the last whole multiple of `limit` would favour the small remainders.
-    uint64_t past = UINT64_MAX - UINT64_MAX % limit;
-    uint64_t drawn;
-    do
-        drawn = gv_random_next(state);
-    while (drawn >= past);
-    return drawn % limit;
-}
-
 uint64_t gv_random_mix(uint64_t seed, uint64_t stream, uint64_t index)
 {
-    uint64_t state = seed;
-    state = gv_random_next(&state) ^ stream;
-    state = gv_random_next(&state) ^ index;
-    return gv_random_next(&state);
+    gv_random random = gv_random_open(seed, stream);
+    random = gv_random_open(gv_random_next(&random), index);
+    return gv_random_next(&random);
 }
 
 enum { STREAM_ORDER = 1, STREAM_SEED = 2 };
 
 void gv_block_order(uint64_t seed, uint64_t block, size_t *order, size_t count)
 {
-    uint64_t state = gv_random_mix(seed, STREAM_ORDER, block);
+    gv_random random = gv_random_open(gv_random_mix(seed, STREAM_ORDER, block), 0);
     for (size_t i = 0; i < count; i++)
         order[i] = i;
     for (size_t i = count; i > 1; i--) {
-        size_t j = (size_t)gv_random_below(&state, i);
+        size_t j = (size_t)gv_random_below(&random, i);
         size_t other = order[j];
         order[j] = order[i - 1];
         order[i - 1] = other;

@@ -3,12 +3,8 @@
 #define GV_LAB_DESIGN_H
 
 #include "lab/plan.h"
+#include "stress/session.h" // gv_random
 
-// A pseudo-random sequence for orders and seeds: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), so that a seed gives
-// the same plan on every machine.
-uint64_t gv_random_next(uint64_t *state);
-// Uniform below `limit`, which is not 0.
-uint64_t gv_random_below(uint64_t *state, uint64_t limit);
 // A number that depends on all three and looks random.
 uint64_t gv_random_mix(uint64_t seed, uint64_t stream, uint64_t index);
 

@@ -18,7 +18,8 @@ gv_status gv_curl_load(gv_error *error)
         opened = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!opened)
         return gv_fail(error, GV_ERR_MISSING,
-                       "libcurl was not found (libcurl.so.4), and `gravel stress` and `gravel lab` send their requests with it; install "
+                       "libcurl was not found (libcurl.so.4), and `gravel stress` and `gravel lab` send their requests "
+                       "with it; install "
                        "it, on Debian and Ubuntu with `apt-get install libcurl4`");
     const char *missing = NULL;
     void *symbol;
