@@ -2,7 +2,7 @@
 BUILD ?= build
 CMAKE_FLAGS ?=
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test twins bench gpu-test install clean check-format
+.PHONY: deps build demo test twins bench gpu-test lab-study lab-kills install clean check-format
 
 deps:
 	@sh cmake/deps.sh $(BUILD)
@@ -25,6 +25,13 @@ bench: build
 
 gpu-test:
 	@sh tests/gpu/run.sh $(BUILD)
+
+# What the statistics of `gravel lab` promise, over 2,000 simulated runs; and 200 kills at random instants.
+lab-study: build
+	@$(BUILD)/tests/lab_simulate 2000
+
+lab-kills: build
+	@python3 tests/lab/kill.py $(BUILD) 200
 
 install: build
 	@cmake --install $(BUILD)

@@ -49,6 +49,16 @@ static int fail(const gv_error *error)
     return error->status == GV_ERR_USAGE || error->status == GV_ERR_LIMIT ? GV_EXIT_USAGE : GV_EXIT_INPUT;
 }
 
+static int exit_code(gv_lab_result result)
+{
+    switch (result) {
+    case GV_LAB_GOOD: return GV_EXIT_NONE;
+    case GV_LAB_BAD: return GV_EXIT_FINDINGS;
+    case GV_LAB_OPEN: break;
+    }
+    return GV_EXIT_UNMEASURED;
+}
+
 // ---- Paths --------------------------------------------------------------------------------------------------------
 
 static char *absolute(const char *path)
@@ -106,13 +116,13 @@ static int finish(request *r, gv_ledger *ledger, const gv_experiment *experiment
 {
     gv_error error = {0};
     gv_experiment now;
-    bool bad;
+    gv_lab_result result;
     // Read anew: it has ended meanwhile.
     gv_status status = gv_ledger_find(ledger, plan, (int)experiment->kind, &now, &error);
     if (status == GV_OK)
-        status = gv_lab_report(ledger, &now, plan, r->form, stdout, &bad, &error);
+        status = gv_lab_report(ledger, &now, plan, r->form, stdout, &result, &error);
     gv_experiment_free(&now);
-    return status == GV_OK ? bad ? GV_EXIT_FINDINGS : GV_EXIT_NONE : fail(&error);
+    return status == GV_OK ? exit_code(result) : fail(&error);
 }
 
 static int work(request *r, gv_ledger *ledger, const gv_experiment *experiment, const gv_plan *plan)
@@ -254,10 +264,10 @@ static int status(request *r, gv_ledger *ledger, const gv_experiment *experiment
 static int report(request *r, gv_ledger *ledger, const gv_experiment *experiment, const gv_plan *plan)
 {
     gv_error error = {0};
-    bool bad;
-    if (gv_lab_report(ledger, experiment, plan, r->form, stdout, &bad, &error) != GV_OK)
+    gv_lab_result result;
+    if (gv_lab_report(ledger, experiment, plan, r->form, stdout, &result, &error) != GV_OK)
         return fail(&error);
-    return bad ? GV_EXIT_FINDINGS : GV_EXIT_NONE;
+    return exit_code(result);
 }
 
 // ---- The command --------------------------------------------------------------------------------------------------
@@ -394,8 +404,9 @@ const gv_command gv_command_lab = {
                "  report    what it shows\n"
                "  minimise  search the fewest changes of the plan's part `minimise`\n"
                "  worker    claim and run trials of a shared ledger until none is left\n\n"
-               "Exit code: 0 no corruption found (minimise: a set found), 1 some cell is corrupt (minimise: no set\n"
-               "found), 2 wrong usage, 3 a file that cannot be read or written, 130 interrupted.\n\n"
+               "Exit code: 0 every cell is clean (minimise: a set was found), 1 some cell is corrupt (minimise: the\n"
+               "changes together do not pass), 2 wrong usage, 3 a file cannot be read or written, 4 not decided,\n"
+               "130 interrupted.\n\n"
                "Examples:\n"
                "  gravel lab check overlap.yaml\n"
                "  gravel lab run overlap.yaml\n"

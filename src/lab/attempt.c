@@ -482,7 +482,7 @@ static bool run_beside(runner *r, const gv_command_line *command, const char *di
             interrupted(r);
             good = ended && child.status == 0;
             if (!ended)
-                gv_fail(error, GV_ERR_IO, "it did not end within %.0f s", seconds);
+                gv_fail(error, GV_ERR_IO, "it did not end within %g s", seconds);
             else if (!good)
                 gv_fail(error, GV_ERR_IO, "it ended with %s", gv_child_status_text(child.status));
         }
@@ -633,7 +633,7 @@ static bool wait_ready(runner *r)
             return false;
         if (gv_now() >= until) {
             r->attempt->tail = gv_file_tail(r->log, TAIL_BYTES);
-            return give_up(r, GV_OUTCOME_INFRASTRUCTURE, "the service was not ready within %.0f s: %s",
+            return give_up(r, GV_OUTCOME_INFRASTRUCTURE, "the service was not ready within %g s: %s",
                            service->start_timeout, error.text);
         }
         pause = pause < 0.5 ? pause * 1.5 : 1;
@@ -702,10 +702,11 @@ static bool run_trial(runner *r)
         return false;
     if (!ended) {
         r->attempt->tail = gv_file_tail(r->trial_errors, TAIL_BYTES);
-        return give_up(r, GV_OUTCOME_TIMED_OUT, "the trial's command did not end within %.0f s", trial->timeout);
+        return give_up(r, GV_OUTCOME_TIMED_OUT, "the trial's command did not end within %g s", trial->timeout);
     }
-    // 1 is what gravel stress and other checkers say when they found something.
-    bool usual = WIFEXITED(status) && WEXITSTATUS(status) <= 1;
+    // 1 is what gravel stress and other checkers say when they found something, 4 what gravel stress says when sessions
+    // failed, which the counts tell better.
+    bool usual = WIFEXITED(status) && (WEXITSTATUS(status) <= 1 || WEXITSTATUS(status) == 4);
     if (!usual) {
         r->attempt->tail = gv_file_tail(r->trial_errors, TAIL_BYTES);
         return give_up(r, GV_OUTCOME_INFRASTRUCTURE, "the trial's command ended with %s", gv_child_status_text(status));

@@ -388,7 +388,8 @@ static void note_dispersion(const gv_analysis *a, gv_document *document, json_t 
 }
 
 static gv_status report_run(gv_ledger *ledger, const gv_experiment *experiment, const gv_plan *plan,
-                            const gv_trials *trials, gv_document *document, json_t *json, bool *bad, gv_error *error)
+                            const gv_trials *trials, gv_document *document, json_t *json, gv_lab_result *result,
+                            gv_error *error)
 {
     gv_analysis *a;
     gv_status status = gv_analyse(plan, trials, &a, error);
@@ -404,8 +405,13 @@ static gv_status report_run(gv_ledger *ledger, const gv_experiment *experiment, 
     }
     json_object_set_new(json, "conclusions", sentences);
     note_dispersion(a, document, json);
-    for (size_t c = 0; c < a->cell_count; c++)
-        *bad = *bad || a->cells[c].verdict == GV_HIGH;
+    *result = GV_LAB_GOOD;
+    for (size_t c = 0; c < a->cell_count; c++) {
+        if (a->cells[c].verdict == GV_HIGH)
+            *result = GV_LAB_BAD;
+        else if (a->cells[c].verdict == GV_UNDECIDED && *result == GV_LAB_GOOD)
+            *result = GV_LAB_OPEN;
+    }
     write_contrasts(a, document, json);
     write_effects(a, document, json);
     gv_analysis_free(a);
@@ -451,9 +457,9 @@ static void describe_state(const gv_experiment *experiment, const gv_plan *plan,
 }
 
 gv_status gv_lab_report(gv_ledger *ledger, const gv_experiment *experiment, const gv_plan *plan, gv_lab_form form,
-                        FILE *out, bool *bad, gv_error *error)
+                        FILE *out, gv_lab_result *result, gv_error *error)
 {
-    *bad = false;
+    *result = GV_LAB_OPEN;
     gv_trials trials;
     gv_status status = gv_ledger_trials(ledger, experiment->id, &trials, error);
     if (status != GV_OK)
@@ -465,8 +471,8 @@ gv_status gv_lab_report(gv_ledger *ledger, const gv_experiment *experiment, cons
     json_t *json = json_pack("{s:s, s:i}", "schema", "gravel-lab", "version", 1);
     describe_state(experiment, plan, &trials, document, json);
     status = experiment->kind == GV_KIND_RUN
-                 ? report_run(ledger, experiment, plan, &trials, document, json, bad, error)
-                 : gv_report_search(ledger, experiment, plan, &trials, document, json, bad, error);
+                 ? report_run(ledger, experiment, plan, &trials, document, json, result, error)
+                 : gv_report_search(ledger, experiment, plan, &trials, document, json, result, error);
     if (status == GV_OK)
         status = gv_report_notes(ledger, experiment, document, json, error);
     if (status == GV_OK && form == GV_LAB_JSON) {

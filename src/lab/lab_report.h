@@ -9,10 +9,16 @@
 
 typedef enum gv_lab_form { GV_LAB_TEXT, GV_LAB_MARKDOWN, GV_LAB_HTML, GV_LAB_JSON } gv_lab_form;
 
-// Writes the report of an experiment. `*bad` says whether it found corruption (of a run: some cell is corrupt; of a
-// minimisation: no set was found).
+// What an experiment comes to.
+typedef enum gv_lab_result {
+    GV_LAB_GOOD, // every cell is clean; of a minimisation: a set was found of which nothing can be left out
+    GV_LAB_BAD,  // some cell is corrupt; the changes together do not pass
+    GV_LAB_OPEN, // neither: something is undecided or could not be measured
+} gv_lab_result;
+
+// Writes the report of an experiment.
 gv_status gv_lab_report(gv_ledger *ledger, const gv_experiment *experiment, const gv_plan *plan, gv_lab_form form,
-                        FILE *out, bool *bad, gv_error *error);
+                        FILE *out, gv_lab_result *result, gv_error *error);
 
 // What `lab check` prints.
 gv_status gv_lab_check(const gv_plan *plan, bool json, FILE *out, gv_error *error);
@@ -33,6 +39,7 @@ const char *gv_duration(char *buffer, double seconds);
 #define GV_DURATION(seconds) gv_duration((char[32]){0}, seconds)
 
 gv_status gv_report_search(gv_ledger *ledger, const gv_experiment *experiment, const gv_plan *plan,
-                           const gv_trials *trials, gv_document *document, json_t *json, bool *bad, gv_error *error);
+                           const gv_trials *trials, gv_document *document, json_t *json, gv_lab_result *result,
+                           gv_error *error);
 
 #endif

@@ -6,15 +6,15 @@
 #include <libpq-fe.h>
 #include <string.h>
 
-#define PQ_FUNCTIONS(X)                                                                                       \
-    X(PQconnectdb)                                                                                            \
-    X(PQstatus)                                                                                               \
-    X(PQerrorMessage)                                                                                         \
-    X(PQfinish)                                                                                               \
-    X(PQexec)                                                                                                 \
-    X(PQexecParams)                                                                                           \
-    X(PQresultStatus) X(PQclear) X(PQntuples) X(PQnfields) X(PQgetvalue) X(PQgetisnull) X(PQresultErrorField) \
-        X(PQsetNoticeProcessor)
+#define PQ_FUNCTIONS(X) \
+    X(PQconnectdb)      \
+    X(PQstatus)         \
+    X(PQerrorMessage)   \
+    X(PQfinish)         \
+    X(PQexec)           \
+    X(PQexecParams)     \
+    X(PQresultStatus)   \
+    X(PQclear) X(PQntuples) X(PQnfields) X(PQgetvalue) X(PQgetisnull) X(PQresultErrorField) X(PQsetNoticeProcessor)
 
 static struct {
 #define MEMBER(name) __typeof__(&name) name;

@@ -109,7 +109,8 @@ static void write_decisions(const gv_plan *plan, const gv_search *search, gv_doc
 }
 
 gv_status gv_report_search(gv_ledger *ledger, const gv_experiment *experiment, const gv_plan *plan,
-                           const gv_trials *trials, gv_document *document, json_t *json, bool *bad, gv_error *error)
+                           const gv_trials *trials, gv_document *document, json_t *json, gv_lab_result *result,
+                           gv_error *error)
 {
     gv_search *search;
     const gv_minimise *m = &plan->minimise;
@@ -128,7 +129,9 @@ gv_status gv_report_search(gv_ledger *ledger, const gv_experiment *experiment, c
     json_object_set_new(json, "cell", json_string(cell ? cell : ""));
     json_object_set_new(json, "error_bound", json_real(search->error));
     write_decisions(plan, search, document, json);
-    *bad = search->end != GV_SEARCH_FOUND && search->end != GV_SEARCH_FOUND_SOME && search->end != GV_SEARCH_NOTHING;
+    *result = search->end == GV_SEARCH_FOUND || search->end == GV_SEARCH_NOTHING ? GV_LAB_GOOD
+              : search->end == GV_SEARCH_ALL_FAIL                                ? GV_LAB_BAD
+                                                                                 : GV_LAB_OPEN;
     gv_free(cell);
     gv_search_free(search);
     return GV_OK;

@@ -60,7 +60,7 @@ gv_status gv_run_program(char *const *argv, const char *directory, const char *l
     }
     status = ended ? gv_fail(error, GV_ERR_IO, "%s %s ended with %s: %s", argv[0], argv[1] ? argv[1] : "",
                              gv_child_status_text(child.status), last ? last : "it said nothing")
-                   : gv_fail(error, GV_ERR_IO, "%s did not end within %.0f s", argv[0], seconds);
+                   : gv_fail(error, GV_ERR_IO, "%s did not end within %g s", argv[0], seconds);
     gv_free(tail);
     return status;
 }
