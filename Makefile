@@ -2,7 +2,7 @@
 BUILD ?= build
 CMAKE_FLAGS ?=
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test twins bench gpu-test lab-study lab-kills install clean check-format
+.PHONY: deps build demo test twins bench gpu-test lab-study lab-kills lab-slurm install clean check-format
 
 deps:
 	@sh cmake/deps.sh $(BUILD)
@@ -32,6 +32,11 @@ lab-study: build
 
 lab-kills: build
 	@python3 tests/lab/kill.py $(BUILD) 200
+
+# Trials as Slurm jobs, on a cluster of this machine alone; installs Slurm and PostgreSQL where they are missing.
+lab-slurm: build
+	@sh tests/lab/install_slurm.sh
+	@if [ "$$(id -u)" = 0 ]; then python3 tests/lab/slurm.py $(BUILD); else sudo python3 tests/lab/slurm.py $(BUILD); fi
 
 install: build
 	@cmake --install $(BUILD)

@@ -540,7 +540,7 @@ static gv_status claim_shared(gv_ledger *ledger, uint64_t experiment, gv_trial *
         if (status != GV_OK)
             break;
         ledger->claiming = true;
-        status = query_trial(ledger->claims, PENDING " FOR UPDATE OF t SKIP LOCKED", experiment, trial, error);
+        status = query_trial(ledger->claims, PENDING " FOR NO KEY UPDATE OF t SKIP LOCKED", experiment, trial, error);
         if (status != GV_OK || !trial->number)
             break;
         // That statement began before it had the lock. Another worker may have ended the trial in between, which only a
