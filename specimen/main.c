@@ -1,5 +1,6 @@
 // gravel-specimen: a small decode engine that has the incident (docs/specimen.md).
 #include "specimen/commands.h"
+#include "specimen/server/serve.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +8,10 @@
 static const command commands[] = {
     {"run", "run agent sessions and count the right and the wrong ones", command_run},
     {"faults", "list the faults that can be switched on", command_faults},
+    {"serve", "serve OpenAI's chat API", gv_specimen_serve_main},
+    {"prefill", "the prefill server of a disaggregated pair", gv_specimen_serve_main},
+    {"decode", "its decode server", gv_specimen_serve_main},
+    {"router", "its router", gv_specimen_serve_main},
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

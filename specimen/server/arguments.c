@@ -1,7 +1,7 @@
 // Options of the servers: one table for parsing and for --help.
 #include "specimen/server/arguments.h"
 
-#include "specimen/faults.h"
+#include "specimen/commands.h"
 #include "specimen/server/log.h"
 
 #include <errno.h>
@@ -38,19 +38,7 @@ enum option_id {
     IDLE,
     RECEIVE,
     GRACE,
-    KEYS,
-    EAGER,
-    NO_OVERLAP,
-    BREAKABLE,
-    REPAIR,
-    PROVE_REUSE,
-    FAULT_NAME,
-    BATCH,
-    BUCKETS,
-    PAGES,
     ROWS,
-    HOLD,
-    KERNELS,
     MOST_REQUESTS,
     MOST_MESSAGES,
     HEALTH,
@@ -76,19 +64,7 @@ static const option_row rows[OPTIONS] = {
     [IDLE] = {"idle-timeout", FOR_ALL, "S", "seconds without a byte before a connection is closed (60)"},
     [RECEIVE] = {"request-timeout", FOR_ALL, "S", "seconds in which a whole request must have come (120)"},
     [GRACE] = {"grace", FOR_ALL, "S", "seconds that running requests get after SIGTERM (30)"},
-    [KEYS] = {"keys", FOR_ENGINE, "bf16|fp8", "format of the index keys (bf16)"},
-    [EAGER] = {"eager", FOR_ENGINE, NULL, "decode without captured graphs"},
-    [NO_OVERLAP] = {"no-overlap", FOR_ENGINE, NULL, "no side streams"},
-    [BREAKABLE] = {"breakable", FOR_ENGINE, NULL, "captured segments with eager gaps"},
-    [REPAIR] = {"repair", FOR_ENGINE, "none|keep|record-stream", "repair of the incident (none)"},
-    [PROVE_REUSE] = {"prove-reuse", FOR_ENGINE, NULL, "the allocator reuses recorded blocks once the graph allows it"},
-    [FAULT_NAME] = {"fault", FOR_ENGINE, "NAME", "switch a fault on; may be repeated (gravel-specimen faults)"},
-    [BATCH] = {"batch", FOR_ENGINE, "N", "requests that decode at a time (8)"},
-    [BUCKETS] = {"buckets", FOR_ENGINE, "N,N,...", "batch sizes to capture"},
-    [PAGES] = {"pages", FOR_ENGINE, "N", "pages of the cache (enough for the batch)"},
     [ROWS] = {"rows", FOR_ENGINE, "N", "requests that hold pages at a time (twice the batch)"},
-    [HOLD] = {"hold-us", FOR_ENGINE, "N", "the indexer's first kernel takes so many microseconds more (0)"},
-    [KERNELS] = {"kernels", FOR_ENGINE, "FOLDER", "where the kernels are (specimen/ beside the program)"},
     [MOST_REQUESTS] = {"max-requests", FOR_ENGINE, "N", "requests taken at a time; more get 429 (2048)"},
     [MOST_MESSAGES] = {"max-messages", FOR_ENGINE, "N", "messages in a request (1024)"},
     [HEALTH] = {"health-timeout", FOR_ENGINE, "MS", "deadline of /health, and of a step (20000)"},
@@ -103,7 +79,7 @@ static const option_row rows[OPTIONS] = {
     [HELP] = {"help", FOR_ALL, NULL, "print this text"},
 };
 
-void gv_print_server_help(gv_server_command command)
+void gv_print_server_help(gv_server_command kind)
 {
     static const char *const abouts[GV_COMMANDS] = {
         "One server that prefills and decodes.",
@@ -113,14 +89,16 @@ void gv_print_server_help(gv_server_command command)
     };
     printf(
         "Usage: gravel-specimen %s [OPTION...]\n\n%s\nOpenAI's API is at /v1; SIGTERM ends the server.\n\nOptions:\n",
-        gv_server_commands[command], abouts[command]);
+        gv_server_commands[kind], abouts[kind]);
     for (int id = 0; id < OPTIONS; id++) {
         char head[64];
-        if (!(rows[id].kinds & command_kinds[command]))
+        if (!(rows[id].kinds & command_kinds[kind]))
             continue;
         snprintf(head, sizeof head, "--%s %s", rows[id].name, rows[id].argument ? rows[id].argument : "");
         printf("  %-34s %s\n", head, rows[id].help);
     }
+    if (command_kinds[kind] & FOR_ENGINE)
+        printf("\nThe engine's options:\n%s", engine_options_help);
 }
 
 static bool complain(const gv_arguments *arguments, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -144,17 +122,6 @@ static bool number(const gv_arguments *arguments, int id, uint64_t least, uint64
         return true;
     return complain(arguments, "--%s takes a number from %" PRIu64 " to %" PRIu64 ", not \"%s\"", rows[id].name, least,
                     most, optarg);
-}
-
-// The place of the argument in a list of words, or -1 after a complaint.
-static int word(const gv_arguments *arguments, int id, const char *const *words, int count)
-{
-    for (int i = 0; i < count; i++) {
-        if (strcmp(words[i], optarg) == 0)
-            return i;
-    }
-    complain(arguments, "--%s takes %s, not \"%s\"", rows[id].name, rows[id].argument, optarg);
-    return -1;
 }
 
 static bool set_unsigned(const gv_arguments *arguments, int id, unsigned most, unsigned *out)
@@ -181,59 +148,10 @@ static bool set_size(const gv_arguments *arguments, int id, size_t most, size_t 
     return good;
 }
 
-static bool set_buckets(gv_arguments *arguments)
-{
-    engine_config *config = &arguments->engine.engine;
-    char *text = optarg;
-    for (config->bucket_count = 0; *text;) {
-        char *end = NULL;
-        long size = strtol(text, &end, 10);
-        if (end == text || (*end && *end != ',') || size < 1 || size > ENGINE_MAX_BATCH ||
-            config->bucket_count == ENGINE_MAX_BUCKETS)
-            return complain(arguments, "--buckets takes up to %d batch sizes from 1 to %d with commas between them",
-                            ENGINE_MAX_BUCKETS, ENGINE_MAX_BATCH);
-        config->buckets[config->bucket_count++] = (int)size;
-        text = *end ? end + 1 : end;
-    }
-    return true;
-}
-
 static bool set_engine_option(gv_arguments *arguments, int id)
 {
-    static const char *const keys[] = {"bf16", "fp8"};
-    static const char *const repairs[] = {"none", "keep", "record-stream"};
-    engine_config *config = &arguments->engine.engine;
-    uint64_t value = 0;
-    int choice = 0;
     switch (id) {
-    case KEYS:
-        choice = word(arguments, id, keys, 2);
-        config->keys = choice == 1 ? ENGINE_KEYS_FP8 : ENGINE_KEYS_BF16;
-        return choice >= 0;
-    case EAGER: config->graph = false; return true;
-    case NO_OVERLAP: config->overlap = false; return true;
-    case BREAKABLE: config->breakable = true; return true;
-    case REPAIR:
-        choice = word(arguments, id, repairs, 3);
-        config->repair = choice < 0 ? ENGINE_REPAIR_NONE : (enum engine_repair)choice;
-        return choice >= 0;
-    case PROVE_REUSE: config->prove_reuse = true; return true;
-    case FAULT_NAME:
-        choice = fault_find(optarg);
-        if (choice < 0)
-            return complain(arguments, "there is no fault \"%s\"; `gravel-specimen faults` lists them", optarg);
-        config->faults |= UINT32_C(1) << choice;
-        return true;
-    case BATCH: return set_int(arguments, id, ENGINE_MAX_BATCH, &config->batch_limit);
-    case BUCKETS: return set_buckets(arguments);
-    case PAGES: return set_int(arguments, id, 1 << 20, &config->pages);
-    case ROWS: return set_int(arguments, id, 1 << 16, &config->rows);
-    case HOLD:
-        if (!number(arguments, id, 0, 1000000, &value))
-            return false;
-        config->hold_ns = value * 1000;
-        return true;
-    case KERNELS: config->kernels = optarg; return true;
+    case ROWS: return set_int(arguments, id, 1 << 16, &arguments->engine.engine.rows);
     case MOST_REQUESTS: return set_size(arguments, id, 1 << 16, &arguments->engine.most_requests);
     case MOST_MESSAGES: return set_size(arguments, id, 1 << 16, &arguments->engine.most_messages);
     case HEALTH: return set_unsigned(arguments, id, 3600000, &arguments->engine.health_ms);
@@ -284,17 +202,17 @@ static bool set_option(gv_arguments *arguments, int id)
     }
 }
 
-static void set_defaults(gv_arguments *arguments, gv_server_command command)
+static void set_defaults(gv_arguments *arguments, gv_server_command kind)
 {
     static const uint16_t ports[GV_COMMANDS] = {30000, 30000, 30001, 8000};
     static const gv_server_role roles[GV_COMMANDS] = {GV_SERVER_SINGLE, GV_SERVER_PREFILL, GV_SERVER_DECODE, 0};
     *arguments = (gv_arguments){
-        .command = command,
+        .command = kind,
         .grace_seconds = 30,
         .engine =
             {
-                .service = {"127.0.0.1", ports[command], "gravel-specimen", 4096, 60, 120, 1 << 20},
-                .role = roles[command],
+                .service = {"127.0.0.1", ports[kind], "gravel-specimen", 4096, 60, 120, 1 << 20},
+                .role = roles[kind],
                 .most_requests = 2048,
                 .most_messages = 1024,
                 .most_tools = 128,
@@ -306,16 +224,20 @@ static void set_defaults(gv_arguments *arguments, gv_server_command command)
     engine_config_default(&arguments->engine.engine);
 }
 
-bool gv_read_arguments(gv_arguments *arguments, gv_server_command command, int argc, char **argv)
+bool gv_read_arguments(gv_arguments *arguments, gv_server_command kind, int argc, char **argv)
 {
-    set_defaults(arguments, command);
-    struct option known[OPTIONS + 1] = {{0}};
+    set_defaults(arguments, kind);
+    static const struct option engine_known[] = {ENGINE_OPTIONS};
+    enum { ENGINE_KNOWN = sizeof engine_known / sizeof *engine_known };
+    struct option known[OPTIONS + ENGINE_KNOWN + 1] = {{0}};
     size_t count = 0;
     for (int id = 0; id < OPTIONS; id++) {
         if (rows[id].kinds & command_kinds[arguments->command])
             known[count++] =
                 (struct option){rows[id].name, rows[id].argument ? required_argument : no_argument, NULL, id};
     }
+    if (command_kinds[arguments->command] & FOR_ENGINE)
+        memcpy(&known[count], engine_known, sizeof engine_known);
     optind = 0; // tells the GNU getopt to begin anew
     opterr = 0;
     int id;
@@ -324,7 +246,9 @@ bool gv_read_arguments(gv_arguments *arguments, gv_server_command command, int a
             return complain(arguments, "%s needs an argument", argv[optind - 1]);
         if (id == '?')
             return complain(arguments, "there is no option %s", argv[optind - 1]);
-        if (!set_option(arguments, id))
+        bool good =
+            id < ENGINE_OPTION_FIRST ? set_option(arguments, id) : engine_option(&arguments->engine.engine, id, optarg);
+        if (!good)
             return false;
         if (arguments->help)
             return true;

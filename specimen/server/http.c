@@ -294,7 +294,8 @@ static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_
     return result;
 }
 
-// With the exchange's lock held.
+// Without the exchange's lock: the library has a lock for each response, which it holds while it calls `read_stream`.
+// What an answer begins with does not change any more.
 static enum MHD_Result queue_answer(gv_http_exchange *exchange)
 {
     if (exchange->answer == STREAMED_ANSWER)
@@ -319,9 +320,8 @@ static enum MHD_Result queue_refusal(gv_http_exchange *exchange)
     exchange->status = exchange->refusal.status;
     exchange->type = "application/json";
     exchange->reply = gv_api_error_json(&exchange->refusal, &exchange->reply_length);
-    enum MHD_Result result = queue_answer(exchange);
     pthread_mutex_unlock(&exchange->lock);
-    return result;
+    return queue_answer(exchange);
 }
 
 static bool path_matches(const gv_http_route *route, const char *path)
@@ -490,17 +490,16 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
             return result;
     }
     pthread_mutex_lock(&exchange->lock);
-    enum MHD_Result result = MHD_YES;
-    if (exchange->gone || (exchange->answer == NO_ANSWER && atomic_load(&exchange->server->stopping))) {
-        result = MHD_NO;
-    } else if (exchange->answer != NO_ANSWER) {
-        result = queue_answer(exchange);
-    } else {
+    bool answered = exchange->answer != NO_ANSWER;
+    bool useless = exchange->gone || (!answered && atomic_load(&exchange->server->stopping));
+    if (!answered && !useless) {
         exchange->suspended = true;
         MHD_suspend_connection(connection);
     }
     pthread_mutex_unlock(&exchange->lock);
-    return result;
+    if (useless)
+        return MHD_NO;
+    return answered ? queue_answer(exchange) : MHD_YES;
 }
 
 static void on_completed(void *context, struct MHD_Connection *connection, void **request,

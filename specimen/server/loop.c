@@ -40,7 +40,7 @@ struct gv_loop {
     void (*tick)(void *context, uint64_t now_ms);
     unsigned tick_ms;
     void *context;
-    gv_call *calls;
+    gv_call *calls, *last_call; // in the order of their beginnings, which is that of their requests
 };
 
 uint64_t gv_now_ms(void)
@@ -57,6 +57,8 @@ static size_t on_data(char *bytes, size_t size, size_t count, void *context)
     gv_call *call = context;
     if (call->cancelled)
         return CURL_WRITEFUNC_ERROR;
+    if (size * count == 0)
+        return 0; // the library says so of an empty answer, which is no data
     long status = 0;
     char *type = NULL;
     curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
@@ -131,10 +133,12 @@ gv_call *gv_call_begin(gv_loop *loop, const gv_call_request *request)
         free_call(call);
         return NULL;
     }
-    call->next = loop->calls;
-    if (call->next)
-        call->next->previous = call;
-    loop->calls = call;
+    call->previous = loop->last_call;
+    if (call->previous)
+        call->previous->next = call;
+    else
+        loop->calls = call;
+    loop->last_call = call;
     curl_multi_wakeup(loop->multi);
     return call;
 }
@@ -164,6 +168,8 @@ static void unlink_call(gv_call *call)
         loop->calls = call->next;
     if (call->next)
         call->next->previous = call->previous;
+    else
+        loop->last_call = call->previous;
 }
 
 // Takes the call out and gives its last word. The word may begin and cancel other calls.

@@ -275,7 +275,8 @@ gv_status gv_request_submit(gv_request *request, const tokens *prompt, int most_
     };
     engine_handle handle = 0;
     atomic_fetch_add(&request->references, 1);
-    return after_submission(request, engine_submit(request->server->engine, &submitted, &handle, error), handle);
+    gv_status status = engine_submit(request->server->engine, &submitted, &handle, error);
+    return after_submission(request, status, handle);
 }
 
 gv_status gv_request_import(gv_request *request, const void *bytes, size_t size, int most_tokens, gv_error *error)
@@ -283,8 +284,8 @@ gv_status gv_request_import(gv_request *request, const void *bytes, size_t size,
     engine_request submitted = {.max_tokens = most_tokens, .notify = on_progress, .user = request};
     engine_handle handle = 0;
     atomic_fetch_add(&request->references, 1);
-    return after_submission(request, engine_import(request->server->engine, bytes, size, &submitted, &handle, error),
-                            handle);
+    gv_status status = engine_import(request->server->engine, bytes, size, &submitted, &handle, error);
+    return after_submission(request, status, handle);
 }
 
 // ---- Handlers -----------------------------------------------------------------------------------------------------

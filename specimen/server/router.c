@@ -48,7 +48,8 @@ struct gv_relay {
     gv_worker *worker[GV_WORKER_KINDS]; // those whose in_flight counts this relay
     gv_call *call[GV_WORKER_KINDS];
     unsigned attempts;
-    bool streamed;      // the decode server answers with events
+    bool heard;         // the decode server's answer has a body
+    bool streamed;      // of events
     bool began;         // the client has the head of the answer
     bool paused;        // the client does not take what is pending
     bool done, failure; // events seen: [DONE], an error
@@ -132,7 +133,8 @@ static void attempt_again(gv_relay *relay, const gv_api_error *error)
         fail_relay(relay, error);
         return;
     }
-    relay->streamed = relay->paused = relay->done = relay->failure = relay->too_long = relay->prefill_lost = false;
+    relay->heard = relay->streamed = relay->paused = relay->done = relay->failure = relay->too_long =
+        relay->prefill_lost = false;
     gv_text_free(&relay->rest);
     gv_text_free(&relay->refusal);
     relay->router->retried++;
@@ -181,6 +183,7 @@ static gv_take forward_events(gv_relay *relay, const void *bytes, size_t length)
 static gv_take on_decode_data(void *context, int status, const char *type, const void *bytes, size_t length)
 {
     gv_relay *relay = context;
+    relay->heard = true;
     relay->streamed = status == 200 && strncmp(type, "text/event-stream", 17) == 0;
     if (relay->streamed)
         return forward_events(relay, bytes, length);
@@ -199,8 +202,8 @@ static void on_decode_done(void *context, const gv_call_end *end)
     gv_api_error error;
     say_lost(&error, GV_WORKER_DECODE, end);
     // An answer that the client may get half of is no answer.
-    bool complete =
-        end->whole && !relay->too_long && !relay->rest.failed && (!relay->streamed || relay->done || relay->failure);
+    bool complete = end->whole && relay->heard && !relay->too_long && !relay->rest.failed &&
+                    (!relay->streamed || relay->done || relay->failure);
     if (!complete) {
         if (!end->timed_out)
             gv_worker_lost(worker);

@@ -90,15 +90,6 @@ static void raise_file_limit(void)
     }
 }
 
-bool gv_is_server_command(const char *word)
-{
-    for (int i = 0; i < GV_COMMANDS; i++) {
-        if (strcmp(gv_server_commands[i], word) == 0)
-            return true;
-    }
-    return false;
-}
-
 int gv_specimen_serve_main(int argc, char **argv)
 {
     gv_server_command command = GV_COMMAND_SERVE;

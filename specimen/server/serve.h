@@ -2,11 +2,6 @@
 #ifndef GV_SERVER_SERVE_H
 #define GV_SERVER_SERVE_H
 
-#include <stdbool.h>
-
-// Is this word one of the four commands?
-bool gv_is_server_command(const char *word);
-
 // Runs a server until a signal ends it; argv[0] is the command. Returns the exit code: 0 after a shutdown in which
 // every running request was finished, 1 when some had to be refused or the engine failed, 2 for wrong usage, 3 when the
 // server could not start.
