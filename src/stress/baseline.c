@@ -210,7 +210,7 @@ bool gv_baseline_wanted(const gv_results *load, const gv_scenario *scenario, siz
     return false;
 }
 
-// Adds a reason to a round that had none, with its note.
+// Adds a reason to a round, with its note.
 static void add_reason(gv_results *load, size_t session, size_t round, gv_reason reason, const char *detail,
                        const char *key)
 {
@@ -226,8 +226,17 @@ static void settle_round(gv_results *load, const gv_round_result *alone, const g
     if (!result->asked || gv_reasons_have(result->reasons, GV_CLASS_FAILURE))
         return;
     bool answered = alone && alone->asked && !gv_reasons_have(alone->reasons, GV_CLASS_FAILURE);
+    // Only answers to the same history can be compared.
+    bool comparable = answered && alone->history == result->history;
+    bool calls = comparable && alone->calls != result->calls;
+    bool text = comparable && alone->text != result->text;
     if (gv_reasons_have(result->reasons, GV_CLASS_CORRUPTION)) {
-        if (answered && gv_reasons_have(alone->reasons, GV_CLASS_CORRUPTION)) {
+        bool alone_too = answered && gv_reasons_have(alone->reasons, GV_CLASS_CORRUPTION);
+        // The model is wrong alone, and load changes how: where answers do not depend on the batch, load is at fault.
+        if (alone_too && exact && (calls || text)) {
+            add_reason(load, session, round, calls ? GV_REASON_CALL_DIFFERS : GV_REASON_TEXT_DIFFERS,
+                       "wrong, and otherwise than the session run alone", key);
+        } else if (alone_too) {
             result->found = result->reasons;
             result->reasons = GV_REASON_BIT(GV_REASON_ALONE_TOO);
         }
@@ -235,10 +244,6 @@ static void settle_round(gv_results *load, const gv_round_result *alone, const g
     }
     if (result->reasons)
         return;
-    // Only answers to the same history can be compared.
-    bool comparable = answered && alone->history == result->history;
-    bool calls = comparable && alone->calls != result->calls;
-    bool text = comparable && alone->text != result->text;
     if (!nothing_expected(scenario, round)) {
         result->drifted = calls || text;
         if (exact && text)

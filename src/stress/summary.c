@@ -143,12 +143,13 @@ static void print_rounds(FILE *out, const gv_results *results)
         fprintf(out, "  (the JSON has the other %s)\n", gv_count(results->rounds - shown, "round", "rounds"));
 }
 
-// The note of a round, or "".
+// The note of a round, or "". What is wrong alone too has the note of what was found at first.
 static const char *note_of(const gv_results *results, size_t session, size_t round, gv_reason reason)
 {
     for (size_t i = 0; i < results->note_count; i++) {
         const gv_note *note = &results->notes[i];
-        if (note->session == session && note->round == round && note->reason == reason)
+        if (note->session == session && note->round == round &&
+            (note->reason == reason || reason == GV_REASON_ALONE_TOO))
             return note->detail;
     }
     return "";
@@ -225,6 +226,11 @@ void gv_summary_text(FILE *out, const gv_stress_options *options, const gv_resul
         fprintf(out, "  not measured: %s failed, %s unsure; the rate is that of the others\n",
                 gv_count(summary->classes[GV_CLASS_FAILURE], "session", "sessions"),
                 gv_number(summary->classes[GV_CLASS_UNSURE]));
+    // 0 of 0 must not look like a rate of nothing.
+    if (summary->measured == 0) {
+        fprintf(out, "\nCORRUPTION sessions: 0/0: no session could be measured\n");
+        return;
+    }
     fprintf(out, "\nCORRUPTION sessions: %zu/%zu = %.1f %% (95 %% interval %.1f-%.1f %%)\n",
             summary->classes[GV_CLASS_CORRUPTION], summary->measured, summary->rate * 100, summary->interval.low * 100,
             summary->interval.high * 100);

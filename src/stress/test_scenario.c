@@ -130,6 +130,19 @@ static void test_built_in(void **state)
     gv_scenario_free(scenario);
 }
 
+// The scenario for the specimen: eight rounds, all of whose words are in its files.
+static void test_specimen(void **state)
+{
+    gv_scenario *scenario = NULL;
+    assert_int_equal(gv_scenario_load("specimen/stress.yaml", &scenario, NULL), GV_OK);
+    for (size_t i = 0; i < 50; i++) {
+        gv_session session = make(scenario, 1, i, 8, scenario->lines);
+        assert_int_equal(count_lines(session.system), 21);
+        gv_session_free(&session);
+    }
+    gv_scenario_free(scenario);
+}
+
 static void test_same_again(void **state)
 {
     gv_scenario *scenario = load(gv_builtin_scenario);
@@ -270,9 +283,9 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small),          cmocka_unit_test(test_built_in),  cmocka_unit_test(test_same_again),
-        cmocka_unit_test(test_too_few_values), cmocka_unit_test(test_refused),   cmocka_unit_test(test_json_string),
-        cmocka_unit_test(test_random),         cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_small),       cmocka_unit_test(test_built_in),       cmocka_unit_test(test_specimen),
+        cmocka_unit_test(test_same_again),  cmocka_unit_test(test_too_few_values), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_json_string), cmocka_unit_test(test_random),         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

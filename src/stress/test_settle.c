@@ -79,6 +79,15 @@ static void test_corruption(void **state)
         assert_true(p.load.items[0].found == (i == 1 ? GV_REASON_BIT(GV_REASON_WRONG_ARGUMENTS) : 0));
         tear_down(&p);
     }
+    // Wrong alone too, and otherwise than under load: the model, unless answers do not depend on the batch.
+    for (int exact = 0; exact < 2; exact++) {
+        pair p = set_up();
+        p.load.items[0].reasons = p.alone.items[0].reasons = GV_REASON_BIT(GV_REASON_WRONG_ARGUMENTS);
+        p.load.items[0].calls = 9;
+        settle(&p, true, exact);
+        assert_int_equal(gv_results_session_class(&p.load, 0), exact ? GV_CLASS_CORRUPTION : GV_CLASS_UNSURE);
+        tear_down(&p);
+    }
     // Without a baseline it stays.
     pair p = set_up();
     p.load.items[0].reasons = GV_REASON_BIT(GV_REASON_WRONG_ARGUMENTS);
