@@ -178,7 +178,7 @@ static bool describe_condition(gv_analysis *a, const gv_cell *condition)
     add_condition(&text, plan, condition);
     if (needs > 1) {
         uint32_t factors = 0;
-        for (size_t f = 0; f < plan->factor_count; f++)
+        for (size_t f = 0; f < plan->factor_count && f < GV_LAB_MOST_FACTORS; f++)
             factors |= (uint32_t)(condition->level[f] != ANY) << f;
         gv_string_add(&text, " (an interaction: ");
         add_factors(&text, plan, factors);

@@ -48,7 +48,8 @@ long gv_design_find(const gv_plan *plan, const gv_cell *cell)
 unsigned gv_cell_difference(const gv_plan *plan, const gv_cell *a, const gv_cell *b, uint32_t *factors)
 {
     *factors = 0;
-    for (size_t f = 0; f < plan->factor_count; f++)
+    // The bound that the array has too: gcc believes no other under a sanitizer.
+    for (size_t f = 0; f < plan->factor_count && f < GV_LAB_MOST_FACTORS; f++)
         *factors |= (uint32_t)(a->level[f] != b->level[f]) << f;
     return (unsigned)__builtin_popcount(*factors);
 }
