@@ -96,6 +96,7 @@ typedef struct stress {
     gv_results results;
     double told_seconds; // of the last plain line
     char phase[16];
+    bool ended;     // the phase's last line was printed
     bool line_open; // the terminal's progress line has no end yet
 } stress;
 
@@ -373,8 +374,11 @@ static void progress(void *context, const gv_progress *now)
     stress *state = context;
     bool same = strcmp(state->phase, now->phase) == 0;
     bool ended = now->sessions_done == now->sessions;
+    if (same && ended && state->ended)
+        return;
     if (!state->terminal && same && !ended && now->seconds - state->told_seconds < PLAIN_SECONDS)
         return;
+    state->ended = ended;
     snprintf(state->phase, sizeof state->phase, "%s", now->phase);
     state->told_seconds = now->seconds;
     fprintf(
@@ -452,9 +456,12 @@ static int measure(stress *state)
 {
     gv_error error = {0};
     struct sigaction action = {.sa_handler = on_interrupt};
-    struct sigaction before_int, before_term;
+    // A TLS connection that the server closed would end the process: libcurl leaves that signal to its caller.
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction before_int, before_term, before_pipe;
     sigaction(SIGINT, &action, &before_int);
     sigaction(SIGTERM, &action, &before_term);
+    sigaction(SIGPIPE, &ignore, &before_pipe);
     state->run.interrupted = &interrupted;
     state->terminal = isatty(STDERR_FILENO) != 0;
     if (!state->quiet) {
@@ -464,6 +471,7 @@ static int measure(stress *state)
     gv_status status = gv_stress_run(&state->run, &state->results, &error);
     sigaction(SIGINT, &before_int, NULL);
     sigaction(SIGTERM, &before_term, NULL);
+    sigaction(SIGPIPE, &before_pipe, NULL);
     if (status == GV_OK)
         return -1;
     if (state->line_open)

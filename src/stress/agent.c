@@ -41,7 +41,8 @@ struct loop {
     agent *agents; // one for each slot
     agent **heap;  // those that wait, the earliest first
     size_t heap_count;
-    size_t next; // sessions begun
+    size_t next;      // sessions begun
+    size_t unstarted; // slots that the ramp has not started yet: a session is kept for each
     size_t event_limit, text_limit;
     gv_progress progress;
     uint64_t started_ns, told_ns;
@@ -478,7 +479,7 @@ static void end_session(agent *a)
     l->progress.running--;
     l->progress.sessions_done++;
     gv_session_free(&a->session);
-    if (l->next < l->pass->count && !interrupted(l) && l->status == GV_OK)
+    if (l->pass->count - l->next > l->unstarted && !interrupted(l) && l->status == GV_OK)
         begin_session(a);
 }
 
@@ -508,8 +509,10 @@ static void run_loop(loop *l)
                 continue;
             else if (a->session.turns)
                 send_round(a);
-            else if (l->next < l->pass->count)
+            else if (l->next < l->pass->count) {
+                l->unstarted--;
                 begin_session(a);
+            }
         }
         tell(l, now, false);
         if (interrupted(l) && !cancelled) {
@@ -545,6 +548,7 @@ gv_status gv_pass_run(const gv_pass *pass, gv_error *error)
     l.agents = gv_calloc(slots, sizeof *l.agents);
     l.heap = gv_calloc(slots, sizeof *l.heap);
     l.started_ns = l.told_ns = gv_now_ns();
+    l.unstarted = slots;
     if (!l.agents || !l.heap) {
         l.status = gv_fail(error, GV_ERR_MEMORY, "out of memory; lower --concurrency");
     } else {

@@ -275,6 +275,12 @@ static gv_transfer *new_transfer(gv_client *client)
     SET(CURLOPT_WRITEFUNCTION, on_body);
     SET(CURLOPT_WRITEDATA, transfer);
     SET(CURLOPT_PRIVATE, transfer);
+    // As the curl command does: libcurl by itself knows only the system's certificates.
+    const char *certificates = getenv("CURL_CA_BUNDLE");
+    if (!certificates || !certificates[0])
+        certificates = getenv("SSL_CERT_FILE");
+    if (certificates && certificates[0])
+        SET(CURLOPT_CAINFO, certificates);
 #undef SET
     if (!ok) {
         gv_curl.easy_cleanup(easy);

@@ -88,6 +88,20 @@ same exact "1 text-differs=3" "$code $(reasons exact)"
 same exact "0 8" "$(value exact baseline.taken) $(value exact baseline.cached)"
 stop
 
+# ---- 2,000 sessions at a time, in one thread and 200 MiB
+start many "$tools/null_server" --sessions 2000 --rounds 2
+python3 - "$gravel" "$url" "$scratch" << 'END' && ok || fail "2,000 sessions at a time"
+import json, resource, subprocess, sys
+gravel, url, scratch = sys.argv[1:]
+code = subprocess.call([gravel, "stress", "--base-url", url, "--model", "m", "--sessions", "2000", "--rounds", "2",
+                        "--baseline", "off", "--quiet", "--tag", "many", "--output", scratch], stdout=subprocess.DEVNULL)
+result = json.load(open(scratch + "/many.json"))
+assert code == 0 and result["sessions"]["clean"] == 2000 and result["options"]["concurrency"] == 2000, result["by_reason"]
+used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+assert used < 200, f"{used} MiB"
+END
+stop
+
 # ---- A scenario of one's own, with nothing expected in one round
 cat > "$scratch/own.yaml" << 'END'
 name: own
