@@ -1,4 +1,6 @@
-// Hooks of allocation and free: each begins or ends a life of an address range.
+// Hooks of allocation and free: each begins or ends a life of an address range. What takes memory away waits at the
+// gate while a launch is armed in this context: the recorder may be about to read that memory (src/record/opaque.c).
+#include "record/arm.h"
 #include "record/graph.h"
 #include "record/hook.h"
 #include "record/ids.h"
@@ -18,9 +20,11 @@ static void end_or_keep(gv_life life, uint64_t stream, CUresult result)
     {                                                              \
         if (!gv_enter())                                           \
             return real(pointer);                                  \
+        gv_gate_enter();                                           \
         gv_life life = gv_life_take((uint64_t)(uintptr_t)pointer); \
         CUresult result = real(pointer);                           \
         end_or_keep(life, 0, result);                              \
+        gv_gate_leave();                                           \
         gv_leave();                                                \
         return result;                                             \
     }
@@ -95,12 +99,16 @@ GV_HOOK_PAIR(cuMemFreeAsync, _ptsz, (CUdeviceptr pointer, CUstream stream), (poi
         return real(pointer, stream);
     // In a capture the free is a node, and the life goes on until the graph runs.
     bool captured = gv_stream_is_capturing(stream, per_thread);
+    if (!captured)
+        gv_gate_enter();
     gv_life life = captured ? (gv_life){0} : gv_life_take(pointer);
     CUresult result = real(pointer, stream);
-    if (captured)
+    if (captured) {
         gv_capture_note(stream, per_thread);
-    else
+    } else {
         end_or_keep(life, gv_stream_id(stream, per_thread), result);
+        gv_gate_leave();
+    }
     gv_leave();
     return result;
 }
@@ -117,6 +125,8 @@ GV_HOOK(cuMemMap,
     CUresult result = real(pointer, size, offset, handle, flags);
     if (result == CUDA_SUCCESS)
         gv_allocated(pointer, size, GV_ALLOCATION_MAPPED, 0, NULL);
+    if (result == CUDA_SUCCESS)
+        gv_mapped(pointer, handle);
     gv_leave();
     return result;
 }
@@ -125,8 +135,10 @@ GV_HOOK(cuMemUnmap, (CUdeviceptr pointer, size_t size), (pointer, size))
 {
     if (!gv_enter())
         return real(pointer, size);
+    gv_gate_enter();
     gv_unmapped(pointer, size);
     CUresult result = real(pointer, size);
+    gv_gate_leave();
     gv_leave();
     return result;
 }
@@ -190,6 +202,35 @@ GV_IPC_OPEN_HOOK(cuIpcOpenMemHandle_v2)
 
 GV_FREE_HOOK(cuIpcCloseMemHandle, CUdeviceptr)
 
+GV_HOOK(cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr pointer), (handle, pointer))
+{
+    if (!gv_enter())
+        return real(handle, pointer);
+    CUdeviceptr base = pointer;
+    size_t size = 0;
+    CUresult result = real(handle, pointer);
+    if (result == CUDA_SUCCESS) {
+        gv_cuda.cuMemGetAddressRange(&base, &size, pointer);
+        gv_exported(base);
+    }
+    gv_leave();
+    return result;
+}
+
+GV_HOOK(cuMemExportToShareableHandle,
+        (void *shareable, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+         unsigned long long flags),
+        (shareable, handle, type, flags))
+{
+    if (!gv_enter())
+        return real(shareable, handle, type, flags);
+    CUresult result = real(shareable, handle, type, flags);
+    if (result == CUDA_SUCCESS)
+        gv_exported(handle);
+    gv_leave();
+    return result;
+}
+
 GV_HOOK(cuModuleGetGlobal_v2, (CUdeviceptr * pointer, size_t *size, CUmodule module, const char *name),
         (pointer, size, module, name))
 {
@@ -217,8 +258,10 @@ GV_HOOK(cuModuleGetGlobal_v2, (CUdeviceptr * pointer, size_t *size, CUmodule mod
     {                                            \
         if (!gv_enter())                         \
             return real(unloaded);               \
+        gv_gate_enter();                         \
         CUresult result = real(unloaded);        \
         gv_functions_unloaded();                 \
+        gv_gate_leave();                         \
         gv_leave();                              \
         return result;                           \
     }

@@ -1,5 +1,6 @@
 #include "record/ids.h"
 
+#include "base/memory.h"
 #include "record/handle_map.h"
 #include "record/recorder.h"
 #include "record/source.h"
@@ -9,7 +10,8 @@
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static gv_handle_map contexts, streams, default_streams, events, functions, lives, sizes, variables, stream_contexts;
+static gv_handle_map contexts, streams, default_streams, events, functions, lives, sizes, kinds, mappings, exported,
+    stream_contexts;
 static uint64_t next_context, next_stream, next_event, next_function, next_allocation;
 static atomic_ullong next_graph, next_exec;
 static atomic_ullong live_bytes;
@@ -17,7 +19,8 @@ static atomic_ullong live_bytes;
 void gv_ids_forget(void)
 {
     gv_handle_map empty = {0};
-    contexts = streams = default_streams = events = functions = lives = sizes = variables = stream_contexts = empty;
+    contexts = streams = default_streams = events = functions = stream_contexts = empty;
+    lives = sizes = kinds = mappings = exported = empty;
     next_context = next_stream = next_event = next_function = next_allocation = 0;
     atomic_store(&next_graph, 0);
     atomic_store(&next_exec, 0);
@@ -264,10 +267,8 @@ void gv_allocated(uint64_t address, uint64_t size, unsigned kind, uint64_t strea
     }
     next_allocation = id;
     gv_handle_map_set(&sizes, address, size);
-    if (kind == GV_ALLOCATION_GLOBAL)
-        gv_handle_map_set(&variables, address, 1);
-    else
-        gv_handle_map_take(&variables, address);
+    gv_handle_map_set(&kinds, address, kind + 1);
+    gv_handle_map_take(&exported, address);
     uint64_t in = context_id(context);
     pthread_mutex_unlock(&lock);
     // Only a hint for how much a node may touch; page-locked memory and module variables are left out.
@@ -329,9 +330,63 @@ bool gv_is_allocated(uint64_t address)
 bool gv_is_heap(uint64_t address)
 {
     pthread_mutex_lock(&lock);
-    bool found = gv_handle_map_get(&lives, address) != 0 && !gv_handle_map_get(&variables, address);
+    bool found =
+        gv_handle_map_get(&lives, address) != 0 && gv_handle_map_get(&kinds, address) != GV_ALLOCATION_GLOBAL + 1;
     pthread_mutex_unlock(&lock);
     return found;
+}
+
+// ---- Memory that others see ----------------------------------------------------------------------------------
+
+void gv_mapped(uint64_t address, uint64_t handle)
+{
+    pthread_mutex_lock(&lock);
+    gv_handle_map_set(&mappings, address, handle);
+    pthread_mutex_unlock(&lock);
+}
+
+void gv_exported(uint64_t address_or_handle)
+{
+    pthread_mutex_lock(&lock);
+    gv_handle_map_set(&exported, address_or_handle, 1);
+    pthread_mutex_unlock(&lock);
+}
+
+typedef struct listing {
+    gv_live *items;
+    size_t count, capacity;
+    bool enough;
+} listing;
+
+static bool list_life(uint64_t address, uint64_t id, void *user)
+{
+    listing *list = user;
+    list->enough = list->enough && GV_GROW(list->items, list->capacity, list->count + 1);
+    if (!list->enough)
+        return false;
+    uint64_t handle = gv_handle_map_get(&mappings, address), kind = gv_handle_map_get(&kinds, address);
+    list->items[list->count++] = (gv_live){
+        .address = address,
+        .size = gv_handle_map_get(&sizes, address),
+        .kind = kind ? (unsigned)kind - 1 : GV_ALLOCATION_DEVICE,
+        .exported = gv_handle_map_get(&exported, address) || (handle && gv_handle_map_get(&exported, handle)),
+    };
+    return false;
+}
+
+bool gv_lives(gv_live **items, size_t *count)
+{
+    listing list = {.enough = true};
+    pthread_mutex_lock(&lock);
+    gv_handle_map_prune(&lives, list_life, &list);
+    pthread_mutex_unlock(&lock);
+    if (!list.enough) {
+        gv_free(list.items);
+        return false;
+    }
+    *items = list.items;
+    *count = list.count;
+    return true;
 }
 
 typedef struct unmapping {

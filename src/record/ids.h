@@ -64,4 +64,19 @@ void gv_unmapped(uint64_t address, uint64_t size);
 // Bytes of device memory in known lives.
 uint64_t gv_live_bytes(void);
 
+// A life under way.
+typedef struct gv_live {
+    uint64_t address, size;
+    unsigned kind; // enum gv_allocation_kind
+    bool exported; // another process may have been given it
+} gv_live;
+
+// All lives under way, to be freed with gv_free. False when memory is out.
+bool gv_lives(gv_live **items, size_t *count);
+
+// cuMemMap mapped `handle` at `address`; memory was exported to other processes, by the address where its life begins
+// or by handle.
+void gv_mapped(uint64_t address, uint64_t handle);
+void gv_exported(uint64_t address_or_handle);
+
 #endif

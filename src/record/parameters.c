@@ -85,10 +85,11 @@ static bool take_map(scan *into, const unsigned char *bytes, uint64_t where)
     gv_range whole;
     gv_tensor_map_ranges(&item.map, &whole, 1);
     item.address = item.map.address;
-    if (!gv_live_memory(item.address, whole.end, &item.start, &item.end) || whole.end > item.end)
+    if (!gv_live_memory(item.address, whole.end, &item.start, &item.end))
         return false;
+    item.beyond = whole.end > item.end;
     keep(into, item);
-    return true;
+    return !item.beyond;
 }
 
 // `where` is the place of the first byte; words are looked for where that makes them aligned.

@@ -16,10 +16,11 @@
 
 enum gv_parameter_kind {
     GV_PARAMETER_POINTER = 0,   // an 8-byte word that is the address of live device memory
-    GV_PARAMETER_TENSOR_MAP = 1 // a tensor map whose tensor lies in live device memory
+    GV_PARAMETER_TENSOR_MAP = 1 // a tensor map whose tensor begins in live device memory
 };
 
-// One such value. A tensor map is listed once as a map, and its first word is not listed as a pointer as well.
+// One such value. A tensor map is listed once as a map, and its first word is not listed as a pointer as well,
+// unless the map goes beyond live memory.
 typedef struct gv_parameter {
     enum gv_parameter_kind kind;
     unsigned depth;      // 0: stands in the parameters; 1: in device memory that a pointer of depth 0 leads to
@@ -27,6 +28,7 @@ typedef struct gv_parameter {
     uint64_t address;    // the pointer, or the address of the tensor's first element
     uint64_t start, end; // the live memory that `address` is in: one allocation, or for a map several that adjoin
     gv_tensor_map map;   // of a tensor map
+    bool beyond;         // its tensor goes beyond that memory: a map with generous sizes, or a pointer that looks like one
 } gv_parameter;
 
 typedef struct gv_parameters {
