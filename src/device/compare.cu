@@ -266,7 +266,7 @@ GRAVEL_DEVICE void add_edge(const gv_scan_job *job, uint32_t owner, uint32_t reg
         if (seen == 0) {
             seen = atomicCAS(&job->edges[slot], 0ull, key);
             if (seen == 0)
-                atomicAdd(&job->head->edges, 1u);
+                job->edge_list[atomicAdd(&job->head->edges, 1u)] = key - 1;
         }
         if (seen == 0 || seen == key)
             return;

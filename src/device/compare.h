@@ -25,8 +25,8 @@ typedef struct gv_piece {
 typedef struct gv_scan_head {
     uint32_t maps;           // how many were found, also those that found no room
     uint32_t strays;         // the same
-    uint32_t edges;          // taken slots of the table of edges
-    uint32_t edges_overflow; // the table was full
+    uint32_t edges;          // how many there are
+    uint32_t edges_overflow; // the table of them was full
 } gv_scan_head;
 
 // A 64-byte aligned place that looks like a tensor map of memory in a region.
@@ -40,6 +40,7 @@ typedef struct gv_found_map {
 typedef struct gv_scan_job {
     const uint64_t *starts, *ends; // of the regions, ascending
     unsigned long long *edges;     // open addressing: owner << 32 | region, plus 1; 0: free
+    uint64_t *edge_list;           // the same, one behind the other, with as much room
     gv_found_map *maps;
     uint64_t *strays; // words between the first and the last region that lie in none, one for each 2 MiB
     gv_scan_head *head;

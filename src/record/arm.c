@@ -6,6 +6,7 @@
 #include "record/graph.h"
 #include "record/hook.h"
 #include "record/ids.h"
+#include "record/opaque.h"
 #include "record/recorder.h"
 #include "record/replay.h"
 #include "record/source.h"
@@ -33,6 +34,7 @@ static struct {
     const gv_recording_source *source;
     CUcontext context;
     CUstream stream;
+    gv_opaque *opaque;
 } left;
 static atomic_bool is_left;
 
@@ -46,6 +48,7 @@ static void settle_left(double patience)
     if (atomic_load(&is_left) && current == left.context &&
         gv_wait_for_stream(left.stream, patience) != CUDA_ERROR_NOT_READY) {
         left.source->close();
+        gv_opaque_close(left.opaque);
         atomic_store(&is_left, false);
     }
     pthread_mutex_unlock(&arm_lock);
@@ -266,9 +269,12 @@ static enum attempt run_armed(gv_exec *exec, CUstream stream, bool per_thread, C
                 left.source = run.source;
                 left.context = run.context;
                 left.stream = run.stream;
+                left.opaque = run.opaque;
                 atomic_store(&is_left, true);
-            } else if (!run.source_closed) {
-                run.source->close();
+            } else {
+                if (!run.source_closed)
+                    run.source->close();
+                gv_opaque_close(run.opaque);
             }
             end = gv_monotonic_ns();
             write_armed(run.launch, exec, run.reason[0] ? GV_ARMED_FAILED : GV_ARMED_COMPLETE, run.reason, end - start,

@@ -87,12 +87,10 @@ static gv_status reserve(buffer *b, uint64_t size, gv_error *error)
     return GV_OK;
 }
 
+// A copy from pageable memory returns when that has been read (CUDA driver API, "API synchronization behavior").
 static gv_status upload(gv_compare *c, CUdeviceptr to, const void *from, size_t size, gv_error *error)
 {
     CUresult result = gv_cuda.cuMemcpyHtoDAsync(to, from, size, c->stream);
-    // The source is pageable or goes out of scope: it has to be read before we return.
-    if (result == CUDA_SUCCESS)
-        result = gv_cuda.cuStreamSynchronize(c->stream);
     return result == CUDA_SUCCESS ? GV_OK : driver_failed(error, "memory for comparing could not be set up", result);
 }
 
@@ -154,12 +152,11 @@ static void free_walk(walk *w)
 {
     gv_free(w->pieces);
     release(&w->device);
+    *w = (walk){0};
 }
 
-void gv_compare_close(gv_compare *c)
+void gv_compare_trim(gv_compare *c)
 {
-    if (!c)
-        return;
     free_walk(&c->saved);
     free_walk(&c->perturbed);
     free_walk(&c->scanned);
@@ -168,6 +165,27 @@ void gv_compare_close(gv_compare *c)
     release(&c->chunk);
     release(&c->regions);
     release(&c->search);
+    c->region_count = 0;
+}
+
+void gv_compare_use(gv_compare *c, CUstream stream)
+{
+    c->stream = stream;
+}
+
+void gv_compare_forget(gv_compare *c)
+{
+    gv_free(c->saved.pieces);
+    gv_free(c->perturbed.pieces);
+    gv_free(c->scanned.pieces);
+    gv_free(c);
+}
+
+void gv_compare_close(gv_compare *c)
+{
+    if (!c)
+        return;
+    gv_compare_trim(c);
     if (c->host)
         gv_cuda.cuMemFreeHost(c->host);
     if (c->module)
@@ -215,11 +233,10 @@ static CUresult launch(gv_compare *c, CUfunction kernel, walk *w, uint64_t first
                                   arguments, NULL);
 }
 
+// Enqueues it: what comes next in the stream comes behind it.
 static gv_status run(gv_compare *c, CUfunction kernel, walk *w, void **more, size_t more_count, gv_error *error)
 {
     CUresult result = w->blocks ? launch(c, kernel, w, 0, w->blocks, more, more_count) : CUDA_SUCCESS;
-    if (result == CUDA_SUCCESS)
-        result = gv_cuda.cuStreamSynchronize(c->stream);
     return result == CUDA_SUCCESS ? GV_OK : driver_failed(error, "memory could not be compared", result);
 }
 
@@ -488,7 +505,8 @@ gv_status gv_compare_set_regions(gv_compare *c, const gv_range *regions, size_t 
 enum {
     HEAD_AT = 256,
     EDGES_AT = HEAD_AT + 256,
-    MAPS_AT = EDGES_AT + EDGE_SLOTS * 8,
+    EDGE_LIST_AT = EDGES_AT + EDGE_SLOTS * 8,
+    MAPS_AT = EDGE_LIST_AT + EDGE_SLOTS * 8,
     STRAYS_AT = MAPS_AT + MOST_MAPS * (int)sizeof(gv_found_map),
     SEARCH_BYTES = STRAYS_AT + MOST_STRAYS * 8,
 };
@@ -503,6 +521,7 @@ static gv_status begin_search(gv_compare *c, gv_error *error)
                        .ends = (const uint64_t *)c->regions.memory + c->region_count,
                        .head = (gv_scan_head *)(at + HEAD_AT),
                        .edges = (unsigned long long *)(at + EDGES_AT),
+                       .edge_list = (uint64_t *)(at + EDGE_LIST_AT),
                        .maps = (gv_found_map *)(at + MAPS_AT),
                        .strays = (uint64_t *)(at + STRAYS_AT),
                        .low = c->bounds.start,
@@ -511,7 +530,7 @@ static gv_status begin_search(gv_compare *c, gv_error *error)
                        .edge_slots = EDGE_SLOTS,
                        .map_capacity = MOST_MAPS,
                        .stray_capacity = MOST_STRAYS};
-    CUresult result = gv_cuda.cuMemsetD8Async(at, 0, MAPS_AT, c->stream);
+    CUresult result = gv_cuda.cuMemsetD8Async(at, 0, EDGE_LIST_AT, c->stream);
     if (result != CUDA_SUCCESS)
         return driver_failed(error, "memory could not be searched", result);
     return upload(c, at, &job, sizeof job, error);
@@ -523,32 +542,17 @@ static gv_status begin_search(gv_compare *c, gv_error *error)
          ? gv_fail(error, GV_ERR_MEMORY, "memory ran out")   \
          : download(c, (items) + (count), from, (more) * sizeof *(items), error))
 
-static gv_status take_edges(gv_compare *c, gv_scan_found *found, gv_error *error)
-{
-    uint64_t *slots = gv_malloc(EDGE_SLOTS * 8);
-    if (!slots)
-        return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
-    gv_status status = download(c, slots, c->search.memory + EDGES_AT, EDGE_SLOTS * 8, error);
-    for (size_t i = 0; i < EDGE_SLOTS && !status; i++) {
-        if (!slots[i])
-            continue;
-        if (!GV_GROW(found->edges, found->edge_capacity, found->edge_count + 1))
-            status = gv_fail(error, GV_ERR_MEMORY, "memory ran out");
-        else
-            found->edges[found->edge_count++] = slots[i] - 1;
-    }
-    gv_free(slots);
-    return status;
-}
-
 static gv_status take_search(gv_compare *c, gv_scan_found *found, gv_error *error)
 {
     gv_scan_head head;
     gv_status status = download(c, &head, c->search.memory + HEAD_AT, sizeof head, error);
     if (!status && (head.edges_overflow || head.maps > MOST_MAPS || head.strays > MOST_STRAYS))
         return gv_fail(error, GV_ERR_LIMIT, "it holds more addresses than can be followed");
-    if (!status && head.edges)
-        status = take_edges(c, found, error);
+    if (!status && head.edges) {
+        status = APPEND(c, found->edges, found->edge_count, found->edge_capacity, head.edges,
+                        c->search.memory + EDGE_LIST_AT, error);
+        found->edge_count += status ? 0 : head.edges;
+    }
     if (!status && head.maps) {
         status =
             APPEND(c, found->maps, found->map_count, found->map_capacity, head.maps, c->search.memory + MAPS_AT, error);
@@ -579,7 +583,8 @@ gv_status gv_compare_scan(gv_compare *c, const gv_scan_range *ranges, size_t cou
         if (now_ns() > deadline)
             return gv_fail(error, GV_ERR_LIMIT, "the time for it has run out");
         CUresult result = launch(c, c->scan, w, first, blocks, more, 1);
-        if (result == CUDA_SUCCESS)
+        // The time is looked at between the parts of a large search.
+        if (result == CUDA_SUCCESS && first + blocks < w->blocks)
             result = gv_cuda.cuStreamSynchronize(c->stream);
         if (result != CUDA_SUCCESS)
             status = driver_failed(error, "memory could not be searched", result);

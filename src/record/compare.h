@@ -1,8 +1,8 @@
 // The host's side of src/device/compare.cu: memory that is saved before a node and compared after it, perturbed for a
 // second run, and searched for what it points to. The same on a GPU and on the software driver.
 //
-// All calls need the context current and run on one stream, which they wait for. Memory they are given must be readable
-// on the device, and writable where they write to it.
+// All calls need the context current and run on one stream, in the order in which they are made. Memory they are given
+// must be readable on the device, and writable where they write to it.
 #ifndef GV_RECORD_COMPARE_H
 #define GV_RECORD_COMPARE_H
 
@@ -20,6 +20,13 @@ gv_status gv_compare_open(bool soft, CUstream stream, gv_compare **compare, gv_e
 
 // Unloads them and frees all device memory. NULL is allowed.
 void gv_compare_close(gv_compare *compare);
+
+// Frees all device memory but that of the module, so that the rest can be kept; and works on another stream.
+void gv_compare_trim(gv_compare *compare);
+void gv_compare_use(gv_compare *compare, CUstream stream);
+
+// Frees the host's part alone: the context, and everything in it, is gone.
+void gv_compare_forget(gv_compare *compare);
 
 // ---- Saving and comparing ----
 

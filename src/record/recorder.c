@@ -139,6 +139,14 @@ static bool is_number(const char *text, uint64_t *value)
     return *text >= '0' && *text <= '9' && !*end && !errno;
 }
 
+// A limit in MiB; none when the variable is not set or is not a number.
+static uint64_t mebibytes(const char *variable)
+{
+    const char *text = getenv(variable);
+    uint64_t value;
+    return text && is_number(text, &value) && value < UINT64_MAX >> 20 ? value << 20 : UINT64_MAX;
+}
+
 static void read_options(gv_record_options *options)
 {
     const char *arm = getenv("GRAVEL_ARM");
@@ -147,8 +155,15 @@ static void read_options(gv_record_options *options)
     const char *verbose = getenv("GRAVEL_VERBOSE");
     const char *stall = getenv("GRAVEL_STALL_SECONDS");
     const char *loop = getenv("GRAVEL_LOOP_ITERATIONS");
+    const char *search = getenv("GRAVEL_SEARCH_SECONDS");
     uint64_t iterations;
-    *options = (gv_record_options){.arm = GV_ARM_NTH, .arm_number = 1, .loop_iterations = 1000, .stall_seconds = 10};
+    *options = (gv_record_options){.arm = GV_ARM_NTH,
+                                   .arm_number = 1,
+                                   .loop_iterations = 1000,
+                                   .stall_seconds = 10,
+                                   .compare_bytes = mebibytes("GRAVEL_COMPARE_MEMORY"),
+                                   .search_bytes = mebibytes("GRAVEL_SEARCH_MEMORY"),
+                                   .search_seconds = 10};
     if (arm && *arm && strcmp(arm, "first") != 0) {
         if (strcmp(arm, "none") == 0)
             options->arm = GV_ARM_NONE;
@@ -169,6 +184,8 @@ static void read_options(gv_record_options *options)
         options->stall_seconds = atof(stall);
     if (loop && is_number(loop, &iterations))
         options->loop_iterations = iterations;
+    if (search && *search)
+        options->search_seconds = atof(search);
 }
 
 // ---- Start ---------------------------------------------------------------------------------------------------

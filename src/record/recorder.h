@@ -30,6 +30,9 @@ typedef struct gv_record_options {
     bool verbose;
     uint64_t loop_iterations; // of one run of a loop, how many are recorded
     double stall_seconds;     // how long a node may make no progress before the watchdog speaks
+    uint64_t compare_bytes; // most device memory for copies to compare with (src/record/opaque.c)
+    uint64_t search_bytes;  // most memory that one armed replay searches for addresses
+    double search_seconds;  // and most time
 } gv_record_options;
 
 typedef struct gv_recorder {

@@ -9,6 +9,7 @@
 #include "record/conditional.h"
 #include "record/graph_copy.h"
 #include "record/ids.h"
+#include "record/opaque.h"
 #include "record/parameters.h"
 #include "record/recorder.h"
 #include "record/snapshot.h"
@@ -117,24 +118,32 @@ static void write_access(gv_replay *run, const gv_snapshot *snapshot, uint32_t n
     run->wait_asked = false;
 }
 
+// A further record of a node.
+static void write_more(gv_replay *run, const gv_snapshot *snapshot, uint32_t node, const gv_node_ranges *ranges,
+                       enum gv_access_source source, enum gv_access_precision precision, const char *reason)
+{
+    gv_node_ranges first = run->ranges;
+    run->ranges = *ranges;
+    write_access(run, snapshot, node, source, precision, reason, 0);
+    run->ranges = first;
+}
+
 // A record of its own for what the source knows only the extent of.
 static void write_extents(gv_replay *run, const gv_snapshot *snapshot, uint32_t node)
 {
     bool any = false;
     for (int kind = 0; kind < GV_ACCESS_KINDS; kind++)
         any |= run->extents.count[kind] != 0;
-    if (!any)
-        return;
-    gv_node_ranges exact = run->ranges;
-    run->ranges = run->extents;
-    write_access(run, snapshot, node, GV_SOURCE_TENSOR_MAP, GV_PRECISION_EXTENT, NULL, 0);
-    run->ranges = exact;
+    if (any)
+        write_more(run, snapshot, node, &run->extents, GV_SOURCE_TENSOR_MAP, GV_PRECISION_EXTENT, NULL);
 }
 
 // Why the source did not see all of a kernel's accesses, or NULL when it did.
 static const char *blind_spot(gv_replay *run, CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params,
                               unsigned flags)
 {
+    if (flags & GV_FUNCTION_UNSEEN)
+        return "none of its accesses is reported";
     if (flags & GV_FUNCTION_TENSOR_LOAD)
         return "it moves data by TMA tensor copies, which this Sanitizer release does not report";
     if (flags & GV_FUNCTION_TENSOR_COPY)
@@ -372,9 +381,87 @@ static void give_up_recording(gv_replay *run, const gv_snapshot *snapshot, uint3
     gv_replay_fail(run, index, "node #%u (%.160s) could not be launched while recording: %s", index,
                    node_name(&snapshot->nodes[index], name, sizeof name), gv_driver_error(why));
     run->source->close();
+    gv_opaque_close(run->opaque);
+    run->opaque = NULL;
     run->source_closed = run->unrecorded = true;
     run_unrecorded(run, snapshot, index, run->stream);
 }
+
+// ---- Kernels that are not seen in full -----------------------------------------------------------------------
+
+// A kernel that ran and may have to run again.
+typedef struct kernel_at_hand {
+    gv_replay *run;
+    const gv_snapshot_node *node;
+    const CUDA_KERNEL_NODE_PARAMS *params;
+    CUfunction function;
+    const char *name;
+} kernel_at_hand;
+
+static gv_status take_ranges(gv_replay *run, const char *name, unsigned flags, gv_node_ranges *seen,
+                             gv_node_ranges *extents, gv_error *error)
+{
+    gv_status status = run->source->after(seen, extents, error);
+    if (!status && gv_state.soft && flags && run->opaque && !gv_opaque_hide(run->opaque, name, seen))
+        status = gv_fail(error, GV_ERR_MEMORY, "memory ran out");
+    return status;
+}
+
+static CUresult run_kernel_again(void *user, gv_node_ranges *seen, gv_node_ranges *extents, bool *recorded)
+{
+    const kernel_at_hand *kernel = user;
+    gv_replay *run = kernel->run;
+    gv_error error = {0};
+    *recorded = run->source->before(&error) == GV_OK;
+    CUresult result = launch_kernel(kernel->node, kernel->params, kernel->function, run->stream, false);
+    // It ran to its end before, and does the same now.
+    if (result == CUDA_SUCCESS)
+        result = gv_cuda.cuStreamSynchronize(run->stream);
+    unsigned flags = gv_source_function_flags(kernel->function, kernel->name);
+    if (*recorded)
+        *recorded = take_ranges(run, kernel->name, flags, seen, extents, &error) == GV_OK;
+    return result;
+}
+
+// Finds out what a kernel did that was not reported. NULL: everything it touches is known, in part by extents; else why
+// it is not. `reason` is why it was not reported.
+static const char *resolve(kernel_at_hand *kernel, bool anything, const char *reason)
+{
+    gv_replay *run = kernel->run;
+    if (!run->opaque)
+        return reason;
+    gv_opaque_case at = {
+        .function = kernel->function,
+        .params = kernel->params,
+        .flags = gv_source_blind_flags(kernel->function, kernel->name),
+        .anything = anything,
+        .reason = reason,
+        .seen = &run->ranges,
+        .extents = &run->extents,
+        // A kernel that decides for a conditional node does that once.
+        .again = run->conditions ? NULL : run_kernel_again,
+        .user = kernel,
+    };
+    at.constants = at.flags & GV_FUNCTION_CONSTANT && run->writes_variables;
+    const char *why = gv_opaque_after(run->opaque, &at);
+    if (at.result != CUDA_SUCCESS)
+        run->result = at.result;
+    return why;
+}
+
+// What was found out, as records of their own.
+static void write_sets(gv_replay *run, const gv_snapshot *snapshot, uint32_t node, const char *reason)
+{
+    size_t count = 0;
+    const gv_opaque_set *sets = gv_opaque_sets(run->opaque, &count);
+    for (size_t i = 0; i < count; i++) {
+        write_more(run, snapshot, node, &sets[i].ranges, sets[i].source, sets[i].precision,
+                   sets[i].precision == GV_PRECISION_EXACT ? NULL : reason);
+        gv_opaque_written(run->opaque, &sets[i].ranges);
+    }
+}
+
+// ---- Nodes ---------------------------------------------------------------------------------------------------
 
 static void run_kernel(gv_replay *run, const gv_snapshot *snapshot, uint32_t index, bool *done)
 {
@@ -397,6 +484,11 @@ static void run_kernel(gv_replay *run, const gv_snapshot *snapshot, uint32_t ind
     gv_node_ranges_clear(&run->ranges);
     gv_node_ranges_clear(&run->extents);
     run->wait_asked = gv_is_programmatic(&run->programmatic, snapshot, index);
+    kernel_at_hand kernel = {.run = run, .node = node, .params = &params, .function = function};
+    gv_cuda.cuFuncGetName(&kernel.name, function);
+    unsigned flags = gv_source_function_flags(function, kernel.name);
+    if (run->opaque)
+        gv_opaque_before(run->opaque, function, &params, flags);
     gv_status status;
     result = launch_recorded(run, node, &own.params, function, &status, &error);
     gv_own_parameters_free(&own);
@@ -411,23 +503,26 @@ static void run_kernel(gv_replay *run, const gv_snapshot *snapshot, uint32_t ind
         return;
     }
     if (status == GV_OK && outcome != STILL_WAITS)
-        status = run->source->after(&run->ranges, &run->extents, &error);
-    const char *name = NULL, *reason = NULL;
+        status = take_ranges(run, kernel.name, flags, &run->ranges, &run->extents, &error);
+    const char *blind = NULL, *reason = NULL;
     bool observed = outcome == RAN_ALONE && status == GV_OK;
-    gv_cuda.cuFuncGetName(&name, function);
     if (outcome != RAN_ALONE) {
         gv_node_ranges_clear(&run->ranges);
         gv_node_ranges_clear(&run->extents);
-        reason = "it did not run alone: it waited for work beside it";
-    } else if (status != GV_OK) {
-        reason = error.text;
+        blind = reason = "it did not run alone: it waited for work beside it";
     } else {
-        reason = blind_spot(run, function, &params, gv_source_blind_flags(function, name));
+        unsigned unseen = gv_source_blind_flags(function, kernel.name);
+        blind = status == GV_OK ? blind_spot(run, function, &params, unseen) : error.text;
+        bool named = unseen & ~(unsigned)(GV_FUNCTION_ATOMIC | GV_FUNCTION_DEVICE_HEAP);
+        reason = blind ? resolve(&kernel, status != GV_OK || !named, blind) : NULL;
     }
-    note_wait(run, observed, reason);
+    note_wait(run, observed, blind);
     write_access(run, snapshot, index, run->source->id, reason ? GV_PRECISION_INCOMPLETE : GV_PRECISION_EXACT, reason,
                  gv_monotonic_ns() - start);
     write_extents(run, snapshot, index);
+    gv_opaque_written(run->opaque, reason ? NULL : &run->ranges);
+    if (blind && !reason)
+        write_sets(run, snapshot, index, blind);
 }
 
 // Puts the bytes that a copy's or set's parameters name into run->ranges. NULL, or why they are not all of them.
@@ -489,6 +584,7 @@ static void run_single(gv_replay *run, const gv_snapshot *snapshot, uint32_t ind
                      "what a host function touches is not recorded", duration);
     } else if (node->type == CU_GRAPH_NODE_TYPE_MEMCPY || node->type == CU_GRAPH_NODE_TYPE_MEMSET) {
         const char *reason = parameter_ranges(run, node);
+        gv_opaque_written(run->opaque, reason ? NULL : &run->ranges);
         write_access(run, snapshot, index, GV_SOURCE_PARAMETERS, reason ? GV_PRECISION_INCOMPLETE : GV_PRECISION_EXACT,
                      reason, duration);
     }
@@ -603,6 +699,7 @@ static bool writes_variables(const gv_snapshot *snapshot)
 void gv_replay_run(gv_replay *run, const gv_snapshot *snapshot)
 {
     run->writes_variables = writes_variables(snapshot);
+    run->opaque = gv_opaque_open(run->context, run->stream);
     run_snapshot(run, snapshot);
 }
 

@@ -25,6 +25,9 @@ typedef struct gv_replay {
     uint64_t execution;  // of the body that is running
     uint64_t executions; // how many there have been
 
+    // Kept for kernels that are not seen in full; to be closed when the context is idle. May be NULL.
+    struct gv_opaque *opaque;
+
     // Its own.
     bool writes_variables; // a copy or set of the graph goes to a module's variable, perhaps a __constant__ one
     CUstream side;         // where other branches go when a node waits for them; NULL until then

@@ -9,6 +9,7 @@
 #include "record/early.h"
 #include "record/hook.h"
 #include "record/ids.h"
+#include "record/opaque.h"
 #include "record/recorder.h"
 #include "record/sanitizer_path.h"
 #include "record/source.h"
@@ -456,6 +457,7 @@ static gv_status prepare(CUcontext context, prepared_context *found, gv_error *e
 static void context_destroyed(CUcontext context)
 {
     drop_modules(NULL, context);
+    gv_opaque_forget(context);
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < prepared_count; i++)
         if (prepared[i].context == context) {

@@ -121,7 +121,7 @@ static void no_pointers(void **state)
 }
 
 // A tensor that is larger than what is there is no tensor that could be copied as a whole: its address alone counts.
-static void a_map_past_live_memory_is_only_its_address(void **state)
+static void a_map_past_live_memory_is_listed_as_both(void **state)
 {
     launch values = {.first = one, .count = 5, .last = one};
     encode(values.map, other, SIZE / 64 + (64u << 20));
@@ -129,11 +129,19 @@ static void a_map_past_live_memory_is_only_its_address(void **state)
     CUDA_KERNEL_NODE_PARAMS params = {.func = kernel("take_map"), .kernelParams = each};
     gv_parameters all = {0};
     assert_int_equal(gv_parameters_read(&all, params.func, &params, NULL), GV_OK);
-    assert_int_equal(all.count, 3);
-    assert_pointer(&all, 0, 64, other, other);
+    assert_int_equal(all.count, 4);
+    assert_int_equal(all.items[1].kind, GV_PARAMETER_TENSOR_MAP);
+    assert_true(all.items[1].beyond);
+    assert_int_equal(all.items[1].where, 64);
+    assert_int_equal(all.items[1].address, other);
+    assert_int_equal(all.items[2].kind, GV_PARAMETER_POINTER);
+    assert_int_equal(all.items[2].where, 64);
+    assert_int_equal(all.items[2].address, other);
     encode(values.map, other, SIZE / 64);
     assert_int_equal(gv_parameters_read(&all, params.func, &params, NULL), GV_OK);
+    assert_int_equal(all.count, 3);
     assert_int_equal(find(&all, 0, 64)->kind, GV_PARAMETER_TENSOR_MAP);
+    assert_false(find(&all, 0, 64)->beyond);
     gv_parameters_free(&all);
 }
 
@@ -226,7 +234,7 @@ int main(void)
         cmocka_unit_test(both_forms_of_parameters),
         cmocka_unit_test(unaligned_values),
         cmocka_unit_test(no_pointers),
-        cmocka_unit_test(a_map_past_live_memory_is_only_its_address),
+        cmocka_unit_test(a_map_past_live_memory_is_listed_as_both),
         cmocka_unit_test(pointers_and_maps_in_memory),
         cmocka_unit_test(long_tables),
         cmocka_unit_test(the_end_of_an_allocation_is_the_end),
