@@ -66,10 +66,12 @@ static void add(gv_range_set *set, const unsigned char *start, size_t size)
     assert_int_equal(gv_range_set_add(set, at, at + size, NULL), GV_OK);
 }
 
+// The test looks at memory, and changes it, as the node would that comes next in the stream.
 static void ok(gv_status status, const gv_error *error)
 {
     if (status != GV_OK)
         fail_msg("%s", error->text);
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
 // Ranges of all sizes and alignments in [base, base + size), some of them adjacent blocks apart and some a byte.
