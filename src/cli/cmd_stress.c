@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "report/format.h"
 #include "stress/baseline.h"
+#include "stress/reply.h"
 #include "stress/run.h"
 #include "stress/summary.h"
 
@@ -289,6 +290,10 @@ static int parse(stress *state, gv_parser *parser)
         return gv_usage(parser->command, "say where the server is: --base-url http://127.0.0.1:8000/v1");
     if (!state->run.model)
         return gv_usage(parser->command, "name the model as the server has it: --model NAME");
+    size_t bad;
+    if (!gv_utf8_check(state->run.model, strlen(state->run.model), &bad) ||
+        !gv_utf8_check(state->run.base_url, strlen(state->run.base_url), &bad))
+        return gv_usage(parser->command, "--model and --base-url must be UTF-8");
     if (state->run.exact && state->run.temperature > 0)
         return gv_usage(parser->command,
                         "--exact compares with the baseline at temperature 0; leave --temperature out");

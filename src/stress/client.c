@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "report/format.h"
 #include "stress/curl.h"
+#include "stress/reply.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -141,6 +142,7 @@ static void describe(gv_outcome *outcome, gv_reason reason, const char *format, 
     gv_string_add_safe(&safe, raw);
     outcome->reason = reason;
     snprintf(outcome->detail, sizeof outcome->detail, "%s", gv_string_text(&safe));
+    gv_utf8_trim(outcome->detail);
     gv_string_free(&safe);
 }
 

@@ -29,6 +29,7 @@ void gv_judge_add(gv_judgement *judgement, gv_reason reason, const char *format,
     gv_string safe = {0};
     gv_string_add_safe(&safe, raw);
     snprintf(judgement->detail, sizeof judgement->detail, "%s", gv_string_text(&safe));
+    gv_utf8_trim(judgement->detail);
     gv_string_free(&safe);
 }
 

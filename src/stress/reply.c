@@ -21,6 +21,7 @@ void gv_reply_fail(gv_reply *reply, gv_reason reason, const char *format, ...)
     gv_string safe = {0};
     gv_string_add_safe(&safe, raw);
     snprintf(reply->detail, sizeof reply->detail, "%s", gv_string_text(&safe));
+    gv_utf8_trim(reply->detail);
     gv_string_free(&safe);
 }
 
@@ -44,6 +45,13 @@ bool gv_utf8_check(const char *text, size_t length, size_t *bad)
         at += sequence;
     }
     return true;
+}
+
+void gv_utf8_trim(char *text)
+{
+    size_t bad;
+    if (!gv_utf8_check(text, strlen(text), &bad))
+        text[bad] = '\0';
 }
 
 // ---- Taking parts -------------------------------------------------------------------------------------------------
@@ -220,6 +228,7 @@ static bool take_completion(gv_reply *reply, const json_t *root, const char *par
         return false;
     if (json_is_string(finish))
         snprintf(reply->finish, sizeof reply->finish, "%.31s", json_string_value(finish));
+    gv_utf8_trim(reply->finish);
     return true;
 }
 

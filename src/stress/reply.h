@@ -55,4 +55,7 @@ void gv_reply_free(gv_reply *reply);
 // Whether `length` bytes are UTF-8. `*bad` is the offset of the first that is not.
 bool gv_utf8_check(const char *text, size_t length, size_t *bad);
 
+// Drops a character that the end of a buffer has cut.
+void gv_utf8_trim(char *text);
+
 #endif

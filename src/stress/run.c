@@ -4,6 +4,7 @@
 #include "stress/agent.h"
 #include "stress/baseline.h"
 #include "stress/client.h"
+#include "stress/reply.h"
 #include "stress/secret.h"
 #include "stress/transcript.h"
 
@@ -63,6 +64,7 @@ static gv_status make_results(const gv_stress_options *options, const char *url,
     if (!results->items)
         return gv_fail(error, GV_ERR_MEMORY, "out of memory: fewer sessions or rounds");
     snprintf(results->url, sizeof results->url, "%.255s", url);
+    gv_utf8_trim(results->url);
     time_t now = time(NULL);
     struct tm utc;
     gmtime_r(&now, &utc);

@@ -195,6 +195,22 @@ static void test_ends(void **state)
     gv_reply_free(&reply);
 }
 
+static void test_cut_characters(void **state)
+{
+    // 29 letters and a character of three bytes: the buffer of finish_reason would end inside it.
+    gv_reply reply = new_reply();
+    size_t bad;
+    assert_true(event(&reply, FINISH("aaaaaaaaaaaaaaaaaaaaaaaaaaaaa\xe2\x82\xac\xe2\x82\xac")));
+    assert_string_equal(reply.finish, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+    char long_text[400];
+    for (size_t i = 0; i + 2 < sizeof long_text; i += 2)
+        memcpy(long_text + i, "\xc3\xa4", 3);
+    gv_reply_fail(&reply, GV_REASON_RESET, "a%s", long_text);
+    assert_true(gv_utf8_check(reply.detail, strlen(reply.detail), &bad));
+    assert_int_equal(strlen(reply.detail), 255);
+    gv_reply_free(&reply);
+}
+
 static void test_limit(void **state)
 {
     gv_reply reply = {.limit = 10};
@@ -226,11 +242,11 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text_stream), cmocka_unit_test(test_call_stream),
-        cmocka_unit_test(test_body),        cmocka_unit_test(test_nul_and_escapes),
-        cmocka_unit_test(test_failures),    cmocka_unit_test(test_body_failures),
-        cmocka_unit_test(test_ends),        cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_text_stream),    cmocka_unit_test(test_call_stream),
+        cmocka_unit_test(test_body),           cmocka_unit_test(test_nul_and_escapes),
+        cmocka_unit_test(test_failures),       cmocka_unit_test(test_body_failures),
+        cmocka_unit_test(test_ends),           cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_cut_characters), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

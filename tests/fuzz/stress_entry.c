@@ -18,7 +18,7 @@
         }                                                                                   \
     } while (0)
 
-enum { EVENT_LIMIT = 4096, TEXT_LIMIT = 2048 };
+enum { EVENT_LIMIT = 4096, TEXT_LIMIT = 600 };
 
 static bool take_event(void *context, const char *data, size_t length)
 {
