@@ -26,7 +26,9 @@ static bool allocation_of(uint64_t address, uint64_t *start, uint64_t *end)
     return true;
 }
 
-bool gv_live_memory(uint64_t address, uint64_t end, uint64_t *start, uint64_t *stop)
+// The live memory around `address`: the allocation it is in, and those that adjoin it up to `end` or until there is a
+// gap (a large tensor may lie in several that were mapped side by side). False when `address` is in none.
+static bool live_memory(uint64_t address, uint64_t end, uint64_t *start, uint64_t *stop)
 {
     if (!allocation_of(address, start, stop))
         return false;
@@ -44,7 +46,6 @@ bool gv_live_memory(uint64_t address, uint64_t end, uint64_t *start, uint64_t *s
 // Where a scan writes what it finds. Without a list it only answers whether there is anything.
 typedef struct scan {
     gv_parameters *all;
-    unsigned depth;
     bool found, memory_ran_out;
     uint64_t start, end; // the allocation found last: most words of a kernel lead to few
 } scan;
@@ -52,7 +53,6 @@ typedef struct scan {
 static void keep(scan *into, gv_parameter item)
 {
     into->found = true;
-    item.depth = into->depth;
     gv_parameters *all = into->all;
     if (!all)
         return;
@@ -85,7 +85,7 @@ static bool take_map(scan *into, const unsigned char *bytes, uint64_t where)
     gv_range whole;
     gv_tensor_map_ranges(&item.map, &whole, 1);
     item.address = item.map.address;
-    if (!gv_live_memory(item.address, whole.end, &item.start, &item.end))
+    if (!live_memory(item.address, whole.end, &item.start, &item.end))
         return false;
     item.beyond = whole.end > item.end;
     keep(into, item);
@@ -137,7 +137,6 @@ gv_status gv_parameters_read(gv_parameters *all, CUfunction function, const CUDA
 {
     scan into = {.all = all};
     all->count = 0;
-    all->cut = NULL;
     scan_parameters(&into, function, params);
     return into.memory_ran_out ? gv_fail(error, GV_ERR_MEMORY, "memory for a list of its parameters ran out") : GV_OK;
 }
@@ -147,56 +146,6 @@ bool gv_parameters_have_pointer(CUfunction function, const CUDA_KERNEL_NODE_PARA
     scan into = {0};
     scan_parameters(&into, function, params);
     return into.found;
-}
-
-// ---- One step further ----------------------------------------------------------------------------------------
-
-static bool is_followed(const gv_parameters *all, size_t index)
-{
-    for (size_t i = 0; i < index; i++)
-        if (all->items[i].kind == GV_PARAMETER_POINTER && all->items[i].address == all->items[index].address)
-            return true;
-    return false;
-}
-
-gv_status gv_parameters_follow(gv_parameters *all, CUstream stream, size_t window, size_t most_bytes, gv_error *error)
-{
-    unsigned char *bytes = gv_malloc(window);
-    if (!bytes)
-        return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
-    scan into = {.all = all, .depth = 1};
-    CUresult result = CUDA_SUCCESS;
-    size_t direct = all->count, left = most_bytes;
-    for (size_t i = 0; i < direct && result == CUDA_SUCCESS && !into.memory_ran_out; i++) {
-        gv_parameter pointer = all->items[i];
-        if (pointer.kind != GV_PARAMETER_POINTER || is_followed(all, i))
-            continue;
-        for (uint64_t at = pointer.address; at < pointer.end;) {
-            size_t size = pointer.end - at < window ? (size_t)(pointer.end - at) : window;
-            if (size > left) {
-                all->cut = "more memory stands behind its pointers than is read to follow them";
-                break;
-            }
-            left -= size;
-            result = gv_cuda.cuMemcpyDtoHAsync(bytes, at, size, stream);
-            if (result == CUDA_SUCCESS)
-                result = gv_cuda.cuStreamSynchronize(stream);
-            if (result != CUDA_SUCCESS)
-                break;
-            size_t before = all->count;
-            take_bytes(&into, bytes, size, at);
-            if (all->count == before)
-                break;
-            at += size;
-        }
-    }
-    gv_free(bytes);
-    if (into.memory_ran_out)
-        return gv_fail(error, GV_ERR_MEMORY, "memory for a list of its parameters ran out");
-    if (result != CUDA_SUCCESS)
-        return gv_fail(error, GV_ERR_IO, "the memory its pointers lead to could not be read: %s",
-                       gv_driver_error(result));
-    return GV_OK;
 }
 
 void gv_parameters_free(gv_parameters *all)

@@ -23,20 +23,16 @@ enum gv_parameter_kind {
 // unless the map goes beyond live memory.
 typedef struct gv_parameter {
     enum gv_parameter_kind kind;
-    unsigned depth;      // 0: stands in the parameters; 1: in device memory that a pointer of depth 0 leads to
-    uint64_t where;      // depth 0: its byte offset in the parameters; depth 1: the device address it stands at
+    uint64_t where;      // its byte offset in the parameters
     uint64_t address;    // the pointer, or the address of the tensor's first element
     uint64_t start, end; // the live memory that `address` is in: one allocation, or for a map several that adjoin
     gv_tensor_map map;   // of a tensor map
-    bool beyond;         // its tensor goes beyond that memory: a map with generous sizes, or a pointer that looks like one
+    bool beyond; // its tensor goes beyond that memory: a map with generous sizes, or a pointer that looks like one
 } gv_parameter;
 
 typedef struct gv_parameters {
-    gv_parameter *items; // in the order of `where`; those of depth 1 after those of depth 0
+    gv_parameter *items; // in the order of `where`
     size_t count, capacity;
-
-    // Set when there may be more than is listed; a fixed text that says why, for a sentence "..., because <text>".
-    const char *cut;
 } gv_parameters;
 
 // Lists what the parameters hold. `function` may be a CUkernel. A CUDA context must be current. Works for any launch:
@@ -45,21 +41,10 @@ typedef struct gv_parameters {
 gv_status gv_parameters_read(gv_parameters *all, CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params,
                              gv_error *error);
 
-// Follows the pointers of depth 0 by one step: reads the device memory behind each of them and lists the pointers and
-// maps that stand there. Only the start of what a pointer leads to is read: `window` bytes (a multiple of 128), and
-// further ones only while the last window read held something. At most `most_bytes` are read in all; when that was not
-// enough, or when a table of pointers went on at the end of it, `all->cut` says so. Copies on `stream`, which must not
-// be capturing, and waits for it.
-gv_status gv_parameters_follow(gv_parameters *all, CUstream stream, size_t window, size_t most_bytes, gv_error *error);
-
 void gv_parameters_free(gv_parameters *all);
 
 // Is any 8-byte word of the parameters the address of live device memory? The same as a list that is not empty, at
 // less cost.
 bool gv_parameters_have_pointer(CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params);
-
-// The live memory around `address`: the allocation it is in, and those that adjoin it up to `end` or until there is a
-// gap (a large tensor may lie in several that were mapped side by side). False when `address` is in none.
-bool gv_live_memory(uint64_t address, uint64_t end, uint64_t *start, uint64_t *stop);
 
 #endif
