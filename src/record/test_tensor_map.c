@@ -196,8 +196,8 @@ static void random_bytes_are_no_maps(void **state)
     }
 }
 
-// Behind a real address, so that the first word is right each time. What passes here still has to name a tensor inside
-// of live memory (parameters.c).
+// Behind a real address, so that the first word is right each time. What passes here still has to begin
+// in live memory (parameters.c).
 static void parameters_seldom_look_like_a_map(void **state)
 {
     srand(1);
