@@ -46,9 +46,10 @@ struct gv_http_server {
     struct MHD_Daemon *daemon;
     uint16_t port;
     pthread_t watcher;
-    pthread_mutex_t lock; // of the list of clients, of `watching` and of `listening`
+    pthread_mutex_t lock; // of the list of clients, of `watching`, `listening` and `listener`
     pthread_cond_t woken;
     bool watching, listening;
+    MHD_socket listener; // once the library has given it back
     peer *clients;
     atomic_bool draining, stopping;
     atomic_size_t active, bytes_of_bodies, connections;
@@ -700,6 +701,7 @@ gv_status gv_http_start(gv_http_server **result, const gv_http_settings *setting
         return status;
     }
     server->watching = server->listening = true;
+    server->listener = MHD_INVALID_SOCKET;
     *result = server; // handlers may look for it as soon as the library runs
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC;
     server->daemon = MHD_start_daemon(
@@ -730,17 +732,23 @@ uint16_t gv_http_port(const gv_http_server *server)
     return server->port;
 }
 
+// The library's thread may still look at the socket, so that it is only closed when that has ended; until then it is
+// made to refuse.
 static void stop_listening(gv_http_server *server)
 {
     pthread_mutex_lock(&server->lock);
     bool first = server->listening;
     server->listening = false;
     pthread_mutex_unlock(&server->lock);
-    if (first) {
-        MHD_socket listener = MHD_quiesce_daemon(server->daemon);
-        if (listener != MHD_INVALID_SOCKET)
-            close(listener);
-    }
+    if (!first)
+        return;
+    MHD_socket listener = MHD_quiesce_daemon(server->daemon);
+    if (listener == MHD_INVALID_SOCKET)
+        return;
+    shutdown(listener, SHUT_RDWR);
+    pthread_mutex_lock(&server->lock);
+    server->listener = listener;
+    pthread_mutex_unlock(&server->lock);
 }
 
 void gv_http_drain(gv_http_server *server)
@@ -789,6 +797,8 @@ void gv_http_close(gv_http_server *server)
     pthread_mutex_unlock(&server->lock);
     pthread_join(server->watcher, NULL);
     MHD_stop_daemon(server->daemon);
+    if (server->listener != MHD_INVALID_SOCKET)
+        close(server->listener);
 }
 
 void gv_http_free(gv_http_server *server)

@@ -41,6 +41,8 @@ class Server:
         environment = dict(os.environ)
         # The software driver stands in for the GPU's.
         environment["LD_LIBRARY_PATH"] = os.path.join(build, "soft") + ":" + environment.get("LD_LIBRARY_PATH", "")
+        # ThreadSanitizer sleeps for a second at the end of each process, in the hope of a late race.
+        environment["TSAN_OPTIONS"] = environment.get("TSAN_OPTIONS", "") + ":atexit_sleep_ms=0"
         with open(self.log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [os.path.join(build, "gravel-specimen"), command, "--port", str(port), "--port-file", port_file,

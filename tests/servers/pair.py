@@ -15,8 +15,9 @@ import unittest
 from cluster import Answer, PATIENCE, Server, Story, Stream, at_once, call_of, plain, wait_for
 
 BUILD = os.path.abspath(sys.argv.pop(1))
-SLOW = ("--hold", 20_000_000)  # nanoseconds in each layer, so that an answer lasts long enough to be disturbed
-SLOWER = ("--hold", 100_000_000)
+# Nanoseconds in each layer, so that an answer lasts long enough to be disturbed, or longer than any test.
+SLOW, SLOWER, ENDLESS = (("--hold", milliseconds * 1_000_000) for milliseconds in (20, 100, 1000))
+PLAIN = ("--repair", "--batch", 4, "--buckets", 4)  # one graph to capture, so that a server starts soon
 
 
 class Pair(unittest.TestCase):
@@ -29,7 +30,7 @@ class Pair(unittest.TestCase):
 
     def worker(self, kind, router, *options):
         more = ("--router", router.url) if router else ()
-        server = Server(BUILD, kind, "--repair", *more, *options)
+        server = Server(BUILD, kind, *PLAIN, *more, *options)
         self.addCleanup(server.close)
         return server
 
@@ -76,10 +77,29 @@ class Pair(unittest.TestCase):
 
 
 class Together(Pair):
-    """All parts live."""
+    """All parts live; the tests share them."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared_router = Server(BUILD, "router", "--check-interval", 100, "--open")
+        cls.prefill = Server(BUILD, "prefill", "--repair", "--router", cls.shared_router.url)
+        cls.decode = Server(BUILD, "decode", "--repair", "--router", cls.shared_router.url)
+
+    @classmethod
+    def tearDownClass(cls):
+        for server in (cls.shared_router, cls.prefill, cls.decode):
+            server.close()
+
+    def setUp(self):
+        self.wait_ready(self.shared_router)
+
+    def tearDown(self):
+        for worker in (self.prefill, self.decode):
+            worker.wait_empty()
+        self.wait_state(self.shared_router, relays=0)
 
     def test_the_right_call_in_every_round_of_many_sessions(self):
-        router = self.start()
+        router = self.shared_router
 
         def session(index):
             story = Story(200 + index)
@@ -100,16 +120,14 @@ class Together(Pair):
                 story.hear(call)
 
         at_once(16, session)
-        for worker in (self.prefill, self.decode):
-            worker.wait_empty()
-        self.wait_state(router, relays=0, begun=32, finished=32, failed=0)
+        self.assertEqual(router.get_json("/debug/state")[1]["failed"], 0)
         # It was the decode server that decoded.
         tokens = [int(worker.request("GET", "/metrics")[2].split(b"\ngravel_specimen_engine_steps_total ")[1].split()[0])
                   for worker in (self.prefill, self.decode)]
         self.assertLess(tokens[0], tokens[1])
 
     def test_a_pair_answers_as_a_single_server_does(self):
-        router = self.start()
+        router = self.shared_router
         single = Server(BUILD, "serve", "--repair")
         self.addCleanup(single.close)
         for body in (plain(), Story(2).ask(), dict(Story(3).ask(), max_tokens=1), dict(plain(), max_tokens=1),
@@ -125,11 +143,9 @@ class Together(Pair):
                         call.pop("id")
                 answers.append((status, answer))
             self.assertEqual(*answers)
-        for worker in (self.prefill, self.decode):
-            worker.wait_empty()
 
     def test_small_questions_to_the_router(self):
-        router = self.start()
+        router = self.shared_router
         self.assertEqual(router.get_json("/health")[0], 200)
         self.assertEqual([model["id"] for model in router.get_json("/v1/models")[1]["data"]], ["gravel-specimen"])
         workers = router.get_json("/workers")[1]["workers"]
@@ -145,6 +161,10 @@ class Together(Pair):
         self.assertEqual(closed.request("POST", "/workers", {"kind": "decode", "url": "http://127.0.0.1:1"})[0], 403)
         self.wait_ready(closed)
         self.assert_right(closed)
+
+
+class Limits(Pair):
+    """Too little of everything."""
 
     def test_without_workers(self):
         router = self.router("--open")
@@ -165,7 +185,7 @@ class Lost(Pair):
     """Parts that die."""
 
     def test_decode_killed_in_mid_stream(self):
-        router = self.start(decode=SLOW)
+        router = self.start(decode=ENDLESS)
         streams = [self.stream(router, seed) for seed in range(4)]
         for stream in streams:
             stream.first_token()
@@ -210,7 +230,7 @@ class Lost(Pair):
 
     def test_decode_killed_while_pages_wait_for_it(self):
         # The decode server has no row for the later requests, so their pages wait in the prefill server.
-        router = self.start(decode=("--batch", 1, "--rows", 1, "--hold", 200_000_000))
+        router = self.start(decode=("--batch", 1, "--rows", 1, *ENDLESS))
         streams = [self.stream(router, seed) for seed in range(4)]
         wait_for(lambda: self.prefill.pages()["prefilled"] >= 2, "prefilled requests")
         self.decode.kill()
@@ -223,7 +243,7 @@ class Lost(Pair):
         self.wait_state(router, relays=0)
 
     def test_prefill_killed(self):
-        router = self.start(prefill=("--hold", 500_000_000), decode=SLOW)
+        router = self.start(prefill=("--hold", 500_000_000), decode=SLOWER)
         running = self.stream(router, 1)
         running.first_token()
         # This one is being prefilled while its server dies.
@@ -244,7 +264,7 @@ class Lost(Pair):
             worker.wait_empty()
 
     def test_router_killed(self):
-        router = self.start(decode=SLOW)
+        router = self.start(decode=ENDLESS)
         streams = [self.stream(router, seed) for seed in range(4)]
         streams[0].first_token()
         router.kill()
@@ -255,7 +275,7 @@ class Lost(Pair):
             worker.wait_empty()
 
     def test_clients_that_go_away(self):
-        router = self.start(decode=("--batch", 2, "--rows", 2, *SLOW))
+        router = self.start(decode=("--batch", 2, "--rows", 2, *SLOWER))
         streams = [self.stream(router, seed) for seed in range(6)]
         streams[0].first_token()
         for stream in streams:
@@ -266,7 +286,7 @@ class Lost(Pair):
         self.assert_right(router)
 
     def test_another_worker_takes_over(self):
-        router = self.start(decode=("--hold", 500_000_000))
+        router = self.start(decode=ENDLESS)
         self.worker("decode", router)
         self.wait_ready(router, decode=2)
         # Each has some of these; those of the dead one had told their clients nothing yet and are tried again.
@@ -303,8 +323,11 @@ class Leaving(Pair):
 
     def wait_waiting(self):
         """One request decodes, and the pages of another wait in the prefill server."""
-        wait_for(lambda: self.decode.pages()["running"] == 1 and self.prefill.pages()["prefilled"] == 1,
-                 "pages that wait")
+        def waiting():
+            decode, prefill = self.decode.pages(), self.prefill.pages()
+            return (decode["running"], decode["transfers"], prefill["rooms"], prefill["prefilled"]) == (1, 1, 1, 1)
+
+        wait_for(waiting, "pages that wait")
 
     def test_prefill_hands_over_what_it_has(self):
         router = self.start(decode=("--batch", 1, "--rows", 1, *SLOWER))
@@ -342,7 +365,7 @@ class Leaving(Pair):
         self.assertEqual(router.wait(), 0)
 
     def test_router_without_grace(self):
-        router = self.start(decode=SLOW, router=("--grace", 0))
+        router = self.start(decode=ENDLESS, router=("--grace", 0))
         stream = self.stream(router)
         stream.first_token()
         router.terminate()
