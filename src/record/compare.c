@@ -227,7 +227,8 @@ static CUresult launch(gv_compare *c, CUfunction kernel, walk *w, uint64_t first
 {
     uint32_t count = (uint32_t)w->count;
     void *arguments[8] = {&w->device.memory, &count, &first, &blocks};
-    memcpy(arguments + 4, more, more_count * sizeof *more);
+    for (size_t i = 0; i < more_count; i++)
+        arguments[4 + i] = more[i];
     uint64_t grid = (blocks + THREADS - 1) / THREADS;
     return gv_cuda.cuLaunchKernel(kernel, (unsigned)(grid > 4096 ? 4096 : grid), 1, 1, THREADS, 1, 1, 0, c->stream,
                                   arguments, NULL);
