@@ -14,6 +14,17 @@ static CUdeviceptr lasting(engine *e, size_t bytes)
     return address;
 }
 
+// Index keys; where a transfer is to write them behind the device's back, in memory that the host can write too.
+static CUdeviceptr key_pool(engine *e, size_t bytes)
+{
+    CUdeviceptr address = 0;
+    if (!HAS_FAULT(e, LATE_TRANSFER))
+        return lasting(e, bytes);
+    if (CALL(&e->device, cuMemAllocManaged(&address, bytes, CU_MEM_ATTACH_GLOBAL)))
+        CALL(&e->device, cuMemsetD8Async(address, 0, bytes, e->main));
+    return address;
+}
+
 void cache_create(engine *e)
 {
     cache *c = &e->cache;
@@ -26,11 +37,11 @@ void cache_create(engine *e)
         gv_fail(&e->device.error, GV_ERR_MEMORY, "no memory for the cache's lists");
         return;
     }
-    // The lowest are taken first.
     while (c->free_page_count < c->pages) {
-        c->free_pages[c->free_page_count] = c->pages - c->free_page_count;
+        c->free_pages[c->free_page_count] = c->free_page_count + 1;
         c->free_page_count++;
     }
+    // The lowest rows are taken first.
     while (c->free_row_count < c->rows) {
         c->free_rows[c->free_row_count] = c->rows - c->free_row_count;
         c->free_row_count++;
@@ -40,7 +51,7 @@ void cache_create(engine *e)
         c->window[layer] = lasting(e, pages * PAGE * HEAD_DIM * 2);
     for (int layer = 0; layer < SPARSE_LAYERS; layer++) {
         c->core[layer] = lasting(e, pages * PAGE_ENTRIES * HEAD_DIM * 2);
-        c->keys[layer] = lasting(e, pages * c->key_page);
+        c->keys[layer] = key_pool(e, pages * c->key_page);
         c->core_ring[layer] = lasting(e, rows * COMPRESSED * CORE_KV * 4);
         c->index_ring[layer] = lasting(e, rows * COMPRESSED * INDEX_KV * 4);
     }
@@ -92,7 +103,9 @@ void cache_take(engine *e, int tokens, int *row, int *pages, int *page_count)
     int *own = c->table_host + (size_t)*row * MAX_CONTEXT;
     memset(own, 0, MAX_CONTEXT * sizeof *own);
     for (int i = 0; i < needed; i++) {
-        pages[i] = c->free_pages[--c->free_page_count];
+        pages[i] = c->free_pages[c->first_free_page];
+        c->first_free_page = (c->first_free_page + 1) % c->pages;
+        c->free_page_count--;
         for (int k = 0; k < PAGE; k++)
             own[i * PAGE + k] = pages[i] * PAGE + k;
     }
@@ -108,6 +121,6 @@ void cache_give(engine *e, int row, const int *pages, int page_count)
     if (!page_count)
         return;
     c->free_rows[c->free_row_count++] = row;
-    for (int i = page_count; i--;)
-        c->free_pages[c->free_page_count++] = pages[i];
+    for (int i = 0; i < page_count; i++)
+        c->free_pages[(c->first_free_page + c->free_page_count++) % c->pages] = pages[i];
 }

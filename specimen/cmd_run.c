@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OPTION_SESSIONS = 1, OPTION_ROUNDS, OPTION_SEED, OPTION_VERBOSE, OPTION_HELP, ANSWER_LIMIT = 32 };
+enum { OPTION_SESSIONS = 1, OPTION_ROUNDS, OPTION_SEED, OPTION_SPLIT, OPTION_VERBOSE, OPTION_HELP, ANSWER_LIMIT = 32 };
 
 typedef struct plan {
     engine_config engine;
     int sessions, rounds, concurrent;
     uint64_t seed;
-    bool verbose;
+    bool split, verbose;
 } plan;
 
 // A session at work.
@@ -21,6 +21,7 @@ typedef struct seat {
     session session;
     int number; // -1: nobody sits here
     engine_handle handle;
+    engine_handle prefilling;     // with --split: in the engine that prefills
     enum session_verdict verdict; // the worst so far
 } seat;
 
@@ -38,24 +39,64 @@ static void print_help(void)
            "  --sessions N           sessions (default 60)\n"
            "  --rounds N             rounds of each (default 4)\n"
            "  --seed N               of the stories (default 1)\n"
+           "  --split                prefill in a second engine and hand the pages over\n"
            "  --verbose              prints each wrong answer\n"
            "%s",
            engine_options_help);
 }
 
-static bool ask(engine *e, seat *s)
+// One or two engines: with --split one prefills and the other decodes.
+typedef struct engines {
+    engine *prefill; // NULL: the other one does both
+    engine *decode;
+    unsigned char *bytes; // a request on its way
+    size_t capacity;
+} engines;
+
+static bool ask(const engines *es, seat *s)
 {
     gv_error error = {0};
     if (!session_ask(&s->session)) {
         fprintf(stderr, "gravel-specimen: no memory\n");
         return false;
     }
-    engine_request request = {
-        .prompt = s->session.history.items, .prompt_count = (int)s->session.history.count, .max_tokens = ANSWER_LIMIT};
-    if (engine_submit(e, &request, &s->handle, &error) == GV_OK)
+    engine_request request = {.prompt = s->session.history.items,
+                              .prompt_count = (int)s->session.history.count,
+                              .max_tokens = ANSWER_LIMIT,
+                              .prefill_only = es->prefill != NULL};
+    if (engine_submit(es->prefill ? es->prefill : es->decode, &request, es->prefill ? &s->prefilling : &s->handle,
+                      &error) == GV_OK)
         return true;
     fprintf(stderr, "gravel-specimen: session %d: %s\n", s->number, error.text);
     return false;
+}
+
+// Hands a prefilled request over, if it is ready and there is room. False when that failed for good.
+static bool hand_over(engines *es, seat *s)
+{
+    gv_error error = {0};
+    size_t size = engine_export_size(es->prefill, s->prefilling);
+    if (!size)
+        return true;
+    if (size > es->capacity) {
+        gv_free(es->bytes);
+        es->bytes = gv_malloc(size);
+        es->capacity = es->bytes ? size : 0;
+    }
+    engine_request request = {.max_tokens = ANSWER_LIMIT};
+    gv_status status = es->bytes ? engine_export(es->prefill, s->prefilling, es->bytes, es->capacity, &error)
+                                 : gv_fail(&error, GV_ERR_MEMORY, "no memory for a request");
+    if (status == GV_OK)
+        status = engine_import(es->decode, es->bytes, size, &request, &s->handle, &error);
+    if (status == GV_ERR_LIMIT)
+        return true; // later
+    if (status != GV_OK) {
+        fprintf(stderr, "gravel-specimen: session %d: %s\n", s->number, error.text);
+        return false;
+    }
+    engine_release(es->prefill, s->prefilling);
+    s->prefilling = 0;
+    return true;
 }
 
 static void print_answer(const char *label, const int *answer, int count)
@@ -97,60 +138,77 @@ static bool hear(engine *e, const plan *p, seat *s, outcome *o)
     return false;
 }
 
+static bool step(engine *e)
+{
+    gv_error error = {0};
+    if (!e || engine_step(e, NULL, &error) == GV_OK)
+        return true;
+    fprintf(stderr, "gravel-specimen: %s\n", error.text);
+    return false;
+}
+
 // All sessions, `concurrent` at a time. False when something failed.
-static bool run_sessions(engine *e, const plan *p, seat *seats, outcome *o)
+static bool run_sessions(engines *es, const plan *p, seat *seats, outcome *o)
 {
     int next = 0, seated = 0;
     for (;;) {
         for (int i = 0; i < p->concurrent; i++) {
             seat *s = &seats[i];
-            if (s->number >= 0 && s->handle && !hear(e, p, s, o))
+            if (s->prefilling && !hand_over(es, s))
                 return false;
-            if (s->number >= 0 && !s->handle && s->session.rounds == p->rounds) {
+            if (s->handle && !hear(es->decode, p, s, o))
+                return false;
+            bool idle = s->number >= 0 && !s->handle && !s->prefilling;
+            if (idle && s->session.rounds == p->rounds) {
                 o->sessions[s->verdict]++;
                 session_end(&s->session);
                 s->number = -1;
                 seated--;
+                idle = false;
             }
             if (s->number < 0 && next < p->sessions) {
                 s->number = next++;
                 s->verdict = SESSION_RIGHT;
                 seated++;
+                idle = true;
                 if (!session_begin(&s->session, p->seed, s->number)) {
                     fprintf(stderr, "gravel-specimen: no memory\n");
                     return false;
                 }
             }
-            if (s->number >= 0 && !s->handle && !ask(e, s))
+            if (idle && !ask(es, s))
                 return false;
         }
         if (!seated)
             return true;
-        gv_error error = {0};
-        if (engine_step(e, NULL, &error) != GV_OK) {
-            fprintf(stderr, "gravel-specimen: %s\n", error.text);
+        if (!step(es->prefill) || !step(es->decode))
             return false;
-        }
     }
 }
 
 static int run(const plan *p)
 {
     gv_error error = {0};
-    engine *e;
+    engines es = {0};
+    engine_config prefill = p->engine;
+    prefill.graph = false;
     seat *seats = gv_calloc((size_t)p->concurrent, sizeof *seats);
-    if (!seats || engine_create(&e, &p->engine, &error) != GV_OK) {
+    if (!seats || engine_create(&es.decode, &p->engine, &error) != GV_OK ||
+        (p->split && engine_create(&es.prefill, &prefill, &error) != GV_OK)) {
         fprintf(stderr, "gravel-specimen: %s\n", seats ? error.text : "no memory");
+        engine_destroy(es.decode);
         gv_free(seats);
         return 1;
     }
     for (int i = 0; i < p->concurrent; i++)
         seats[i].number = -1;
     outcome o = {0};
-    bool ok = run_sessions(e, p, seats, &o);
+    bool ok = run_sessions(&es, p, seats, &o);
     engine_counts counts;
-    engine_counts_now(e, &counts);
-    engine_destroy(e);
+    engine_counts_now(es.decode, &counts);
+    engine_destroy(es.prefill);
+    engine_destroy(es.decode);
+    gv_free(es.bytes);
     for (int i = 0; i < p->concurrent; i++)
         session_end(&seats[i].session);
     gv_free(seats);
@@ -173,6 +231,7 @@ int command_run(int argc, char **argv)
         {"sessions", required_argument, NULL, OPTION_SESSIONS},
         {"rounds", required_argument, NULL, OPTION_ROUNDS},
         {"seed", required_argument, NULL, OPTION_SEED},
+        {"split", no_argument, NULL, OPTION_SPLIT},
         {"verbose", no_argument, NULL, OPTION_VERBOSE},
         {"help", no_argument, NULL, OPTION_HELP},
         ENGINE_OPTIONS,
@@ -196,6 +255,7 @@ int command_run(int argc, char **argv)
             ok = option_number("--seed", optarg, 0, INT64_MAX, &number);
             p.seed = (uint64_t)number;
             break;
+        case OPTION_SPLIT: p.split = true; break;
         case OPTION_VERBOSE: p.verbose = true; break;
         case OPTION_HELP: print_help(); return 0;
         default: ok = code >= ENGINE_OPTION_FIRST && engine_option(&p.engine, code, optarg); break;

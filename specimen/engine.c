@@ -111,10 +111,13 @@ static void inputs_create(engine *e)
         {&in->locations, MAX_CONTEXT * 8},
         {&in->logits, (size_t)ENGINE_MAX_BATCH * (size_t)e->weights.columns * 4},
         {&in->chosen, ENGINE_MAX_BATCH * 4},
+        {&e->workspace, ENGINE_MAX_BATCH * QUERY * 4},
+        {&e->counter, 4},
     };
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
         if (CALL(&e->device, cuMemAlloc(buffers[i].address, buffers[i].bytes)))
             CALL(&e->device, cuMemsetD8Async(*buffers[i].address, 0, buffers[i].bytes, e->main));
+    CALL(&e->device, cuMemsetD32Async(in->lengths, 1, MAX_CONTEXT, e->main));
     void *pinned = NULL;
     if (CALL(&e->device, cuMemHostAlloc(&pinned, sizeof *in->host, 0)))
         memset(pinned, 0, sizeof *in->host);
@@ -124,7 +127,8 @@ static void inputs_create(engine *e)
 static void inputs_destroy(engine *e)
 {
     step_inputs *in = &e->inputs;
-    const CUdeviceptr buffers[] = {in->tokens, in->slots, in->lengths, in->locations, in->logits, in->chosen};
+    const CUdeviceptr buffers[] = {in->tokens, in->slots,  in->lengths,  in->locations,
+                                   in->logits, in->chosen, e->workspace, e->counter};
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
         if (buffers[i])
             cuMemFree(buffers[i]);
@@ -194,6 +198,7 @@ void engine_destroy(engine *e)
         graphs_destroy(e);
     allocator_destroy(e->allocator);
     inputs_destroy(e);
+    gv_free(e->late.keys);
     cache_destroy(e);
     weights_destroy(&e->weights);
     CUstream streams[BRANCHES + 3] = {e->main, e->schedule, e->transfer};
@@ -370,7 +375,7 @@ static void tidy(engine *e)
     }
 }
 
-// Copies rows first .. first + count of the staging to the device. Padded rows have no token of their own.
+// Copies the staging to the device: the rows' tokens, and what describes them. Padded rows have no token of their own.
 static void upload(engine *e, int tokens, int rows)
 {
     const step_inputs *in = &e->inputs;
@@ -397,34 +402,103 @@ static void download(engine *e, int rows)
     CALL(&e->device, cuStreamSynchronize(e->main));
 }
 
+// The staging-reuse fault: the prompt goes up in pieces, all through the same place in pinned memory, and nobody waits
+// for the copies.
+static void upload_in_pieces(engine *e, const request *r)
+{
+    enum { PIECE = 64 };
+    for (int first = 0; first < r->prompt_count; first += PIECE) {
+        int count = r->prompt_count - first < PIECE ? r->prompt_count - first : PIECE;
+        memcpy(e->inputs.host->tokens, r->tokens + first, (size_t)count * 4);
+        CALL(&e->device, cuMemcpyHtoDAsync(e->inputs.tokens + (size_t)first * 4, e->inputs.host->tokens,
+                                           (size_t)count * 4, e->main));
+    }
+}
+
 static void prefill(engine *e, request *r)
 {
     for (int i = 0; i < r->prompt_count; i++)
         describe(e, i, r, i);
     upload(e, r->prompt_count, r->prompt_count);
-    forward(e, &(pass){.rows = r->prompt_count, .prefill = true});
+    if (HAS_FAULT(e, STAGING_REUSE))
+        upload_in_pieces(e, r);
+    // Prompts do not overlap, except where something has to take ordinary memory in the side streams.
+    forward(e, &(pass){.rows = r->prompt_count,
+                       .longest = r->prompt_count,
+                       .prefill = true,
+                       .overlap = HAS_FAULT(e, ORDINARY_POOL)});
     download(e, 1);
+}
+
+// Describes a batch, padded to `rows` rows, and uploads it.
+static void upload_batch(engine *e, request *const *batch, int count, int rows)
+{
+    struct staging *host = e->inputs.host;
+    for (int i = 0; i < count; i++)
+        describe(e, i, batch[i], batch[i]->token_count - 1);
+    for (int i = count; i < rows && !HAS_FAULT(e, PAD_STORE); i++) {
+        host->slots[i] = 0;
+        host->lengths[i] = 1;
+        host->locations[i] = 0;
+    }
+    upload(e, count, rows);
+}
+
+// The scheduler writes a row of the table again (live-table, decoy-table), one row in each step. `read` tells that the
+// pass under way has read the table, or should.
+static void refresh_table(engine *e, request *const *batch, int count, CUevent read)
+{
+    const request *r = batch[e->refreshed++ % count];
+    CALL(&e->device, cuStreamWaitEvent(e->schedule, read, 0));
+    cache_publish(e, r->row, r->page_count);
+}
+
+// The pool-reader fault: two replays for a batch, and one look at the results when both are done.
+static void decode_in_halves(engine *e, request *const *batch, int count)
+{
+    const bucket *buckets[2];
+    int first[3] = {0, count / 2, count};
+    for (int half = 0; half < 2; half++) {
+        int rows = first[half + 1] - first[half];
+        buckets[half] = graphs_bucket(e, rows);
+        upload_batch(e, batch + first[half], rows, buckets[half]->rows);
+        graphs_replay(e, buckets[half]);
+        CALL(&e->device, cuStreamSynchronize(e->main)); // the staging is filled again
+    }
+    for (int half = 0; half < 2; half++)
+        CALL(&e->device, cuMemcpyDtoHAsync(e->inputs.host->chosen + first[half], buckets[half]->result,
+                                           (size_t)(first[half + 1] - first[half]) * 4, e->main));
+    CALL(&e->device, cuStreamSynchronize(e->main));
 }
 
 // One token for each of the requests.
 static void decode(engine *e, request *const *batch, int count)
 {
     const bucket *b = graphs_bucket(e, count);
-    int rows = b ? b->rows : count;
-    for (int i = 0; i < count; i++)
-        describe(e, i, batch[i], batch[i]->token_count - 1);
-    struct staging *host = e->inputs.host;
-    for (int i = count; i < rows; i++) {
-        host->slots[i] = 0;
-        host->lengths[i] = 1;
-        host->locations[i] = 0;
+    int longest = 1;
+    if (b && HAS_FAULT(e, POOL_READER) && count > 1) {
+        decode_in_halves(e, batch, count);
+        return;
     }
-    upload(e, count, rows);
+    for (int i = 0; i < count; i++)
+        longest = batch[i]->token_count > longest ? batch[i]->token_count : longest;
+    upload_batch(e, batch, count, b ? b->rows : count);
+    CUevent too_early = NULL;
+    if (HAS_FAULT(e, LIVE_TABLE) && CALL(&e->device, cuEventCreate(&too_early, CU_EVENT_DISABLE_TIMING)))
+        CALL(&e->device, cuEventRecord(too_early, e->main));
     if (b)
-        CALL(&e->device, cuGraphLaunch(b->exec, e->main));
+        graphs_replay(e, b);
     else
-        forward(e, &(pass){.rows = rows, .overlap = e->config.overlap});
+        forward(e, &(pass){.rows = count, .longest = longest, .overlap = e->config.overlap});
+    if (HAS_FAULT(e, LIVE_TABLE) || HAS_FAULT(e, DECOY_TABLE)) {
+        refresh_table(e, batch, count, too_early ? too_early : e->table_read);
+        device_order(&e->device, e->schedule, e->main);
+    }
+    if (b && HAS_FAULT(e, POOL_READER))
+        CALL(&e->device, cuMemcpyDtoDAsync(e->inputs.chosen, b->result, (size_t)count * 4, e->main));
     download(e, count);
+    if (too_early)
+        cuEventDestroy(too_early);
 }
 
 // Appends a chosen token to a request and sees whether it has ended. `lock` is held.

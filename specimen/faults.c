@@ -3,37 +3,52 @@
 
 #include <string.h>
 
+#define LIVES  "with the detector of lives of addresses"
+#define GRAPHS "with the detector of pairs between graphs"
+
 // clang-format off
 const fault fault_table[FAULT_COUNT] = {
-    {"early-drop", "The first projection is dropped before the join while the key branch still reads it.",
-     "race-waw", "now"},
-    {"late-fork", "A side stream reuses a result's block without having waited for the main stream, which still reads it.",
+    {"early-drop", "The fused projection is dropped before the join, while the branch of the window's keys still reads "
+     "it; a copy that the main stream makes next takes its block.",
      "race-war", "now"},
-    {"ordinary-pool", "A tensor is allocated in a side stream before that stream has joined the capture, and so outside "
-     "the graph's pool; its owner drops it, and the next request's tensors take the block.",
-     "stale-pointer", "the detector of lives of addresses"},
-    {"shared-workspace", "A cached workspace is used in two streams at a time.",
+    {"late-fork", "The second look-up's list of entries is cleared in a side stream before that stream has waited for "
+     "the main one, which may still read the first look-up's list in the same block.",
+     "race-war", "now"},
+    {"ordinary-pool", "A small table is made in a side stream before that stream has joined the capture: it lies outside "
+     "the graph's pool and is filled once. A prompt's tensor gets its block later, and the graph goes on reading there.",
+     "stale-pointer", LIVES},
+    {"shared-workspace", "Two projections use one cached workspace, in two streams at a time.",
      "race-waw", "now"},
-    {"pool-reader", "A result in the graph's pool is read after another graph of the same pool has replayed.",
-     "use-outside-life", "the detector of pairs between graphs"},
-    {"weak-reference", "Breakable capture: an eager gap reads a tensor whose block was re-issued to a later segment.",
-     "use-outside-life", "the detector of pairs between graphs"},
-    {"live-table", "The scheduler rebuilds a page table while a replay still reads it: the event that says the replay "
-     "has read it is recorded too early.", "race-war", "the detector of pairs between graphs"},
-    {"late-transfer", "A transfer of pages without a stream writes pages that already belong to another request.",
-     "canary", "canaries"},
-    {"disposed-tensor", "A tensor's storage is taken away between two captured launches: the second one keeps a pointer "
-     "to what is not its own.", "stale-pointer", "the detector of lives of addresses"},
-    {"pad-store", "Padded rows keep the slots of an earlier step and store to them.",
-     "pad-write", "padding"},
-    {"wrong-slice", "The step's metadata is written to another slice of the buffer than the graph reads.",
-     "stale-metadata", "poison"},
-    {"staging-reuse", "A pinned staging buffer is filled again before the copy out of it has run.",
-     "host-staging", "the detector of host staging"},
-    {"baked-grid", "The grid of the logits kernel is baked at capture from the length at that time.",
-     "baked-value", "the detector of baked values"},
-    {"decoy-pad", "None: padded rows store to the reserved slot 0, several of them.", "-", "-"},
-    {"decoy-programmatic", "None: programmatic edges whose later kernel waits before it touches anything.", "-", "-"},
+    {"pool-reader", "A large batch is decoded by two replays, and both results, which lie in the graphs' pool, are read "
+     "after the second one.",
+     "use-outside-life", GRAPHS},
+    {"weak-reference", "With --breakable: the eager gaps hold the plan of their search weakly; its block is given to a "
+     "tensor of a later segment before the second gap reads it.",
+     "use-outside-life", GRAPHS},
+    {"live-table", "The scheduler writes a row of the table of locations again while a replay may still read it: the "
+     "event that it waits for is recorded before the replay and not in it.",
+     "race-war", GRAPHS},
+    {"late-transfer", "With --split: a transfer repeats its write of index keys, without any stream, after the pages "
+     "have gone to another request.",
+     "canary", "with canaries"},
+    {"disposed-tensor", "The input of a projection is disposed of before the projection is captured; the node keeps the "
+     "address, where another tensor lives by then.",
+     "stale-pointer", LIVES},
+    {"pad-store", "Padded rows keep the slots and locations of an earlier step and store to them.",
+     "pad-write", "with padding"},
+    {"wrong-slice", "The lengths of a step are written to the beginning of their buffer, and the graphs read its end.",
+     "stale-metadata", "with poison"},
+    {"staging-reuse", "Prompts are uploaded in pieces through one pinned buffer, which is filled again before the copy of "
+     "the piece before it has run.",
+     "host-staging", "with the detector of host staging"},
+    {"baked-grid", "The grid of the index's logits is computed from the longest sequence, which is one token at capture.",
+     "baked-value", "with the detector of baked values"},
+    {"decoy-pad", "None: rows that complete no entry store to the reserved slot 0, all of them to the same bytes.",
+     "-", "-"},
+    {"decoy-table", "None: the scheduler does what it does in live-table, but waits for the event in the replay.",
+     "-", "-"},
+    {"decoy-programmatic", "None: the choice of entries is launched behind a programmatic edge and waits before it touches "
+     "anything.", "-", "-"},
     {"decoy-split-k", "None: two branches count into one counter by atomic operations.", "-", "-"},
 };
 // clang-format on

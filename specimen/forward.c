@@ -67,14 +67,22 @@ static CUstream stream_of(engine *e, const pass *p, enum branch branch)
     return p->overlap ? e->sides[branch] : e->main;
 }
 
+// Threads of a projection.
+static int tiles(int rows, int outputs)
+{
+    return (rows + TILE_ROWS - 1) / TILE_ROWS * (outputs / TILE_OUTPUTS);
+}
+
 // ---- What all layers need ----
 
 typedef struct metadata {
-    block *page_table;   // [rows][MAX_PAGES] int
-    block *positions;    // [rows] int
-    block *entry_counts; // [rows] int
-    block *entry_slots;  // [rows] int64
-    block *selected;     // [rows][TOP_K] int, shared by all layers
+    block *page_table;     // [rows][MAX_PAGES] int
+    block *positions;      // [rows] int
+    block *entry_counts;   // [rows] int
+    block *entry_slots;    // [rows] int64
+    block *plan;           // [rows][PLAN] int
+    CUdeviceptr weak_plan; // of the weak-reference fault
+    block *selected;       // [rows][TOP_K] int, shared by all layers
 } metadata;
 
 static void metadata_make(engine *e, const pass *p, metadata *m)
@@ -84,12 +92,15 @@ static void metadata_make(engine *e, const pass *p, metadata *m)
     m->positions = take(e, e->main, (size_t)rows * 4);
     m->entry_counts = take(e, e->main, (size_t)rows * 4);
     m->entry_slots = take(e, e->main, (size_t)rows * 8);
+    m->plan = take(e, e->main, (size_t)rows * PLAN * 4);
     m->selected = take(e, e->main, (size_t)rows * TOP_K * 4);
     CUdeviceptr page_table = at(m->page_table, 0), positions = at(m->positions, 0),
-                entry_counts = at(m->entry_counts, 0), entry_slots = at(m->entry_slots, 0),
-                selected = at(m->selected, 0);
-    LAUNCH(e, build_metadata, e->main, rows, &e->cache.table, &e->inputs.slots, &e->inputs.lengths,
-           &e->inputs.locations, &page_table, &positions, &entry_counts, &entry_slots, &selected, &rows);
+                entry_counts = at(m->entry_counts, 0), entry_slots = at(m->entry_slots, 0), plan = at(m->plan, 0),
+                selected = at(m->selected, 0), lengths = e->inputs.lengths;
+    if (HAS_FAULT(e, WRONG_SLICE) && p->capturing)
+        lengths += (size_t)(e->config.buckets[e->config.bucket_count - 1] - rows) * 4;
+    LAUNCH(e, build_metadata, e->main, rows, &e->cache.table, &e->inputs.slots, &lengths, &e->inputs.locations,
+           &page_table, &positions, &entry_counts, &entry_slots, &plan, &selected, &rows);
     // The scheduler may change the table from here on: in a graph this is a node that records the event.
     CALL(&e->device, cuEventRecordWithFlags(e->table_read, e->main,
                                             p->capturing ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT));
@@ -101,6 +112,7 @@ static void metadata_end(engine *e, metadata *m)
     give(e, m->positions);
     give(e, m->entry_counts);
     give(e, m->entry_slots);
+    give(e, m->plan);
     give(e, m->selected);
 }
 
@@ -113,13 +125,15 @@ typedef struct span {
 
 // Tensors of a layer that several branches use.
 typedef struct layer_inputs {
-    block *normed;  // [rows][HIDDEN] bf16
-    block *index_q; // [rows][INDEX_QUERY] in the format of the keys, for the indexer to fill
-    block *qkv_a;   // [rows][QKV_A] bf16
-    block *q_low;   // [rows][Q_RANK] bf16
-    point ready;    // normed is there
-    point has_qkv;  // qkv_a is there (a)
-    point has_q;    // q_low is there (b)
+    block *normed;   // [rows][HIDDEN] bf16
+    block *index_q;  // [rows][INDEX_QUERY] in the format of the keys, for the indexer to fill
+    block *qkv_a;    // [rows][QKV_A] bf16
+    block *q_low;    // [rows][Q_RANK] bf16
+    block *own_list; // [rows][TOP_K] int: of the late-fork fault
+    CUdeviceptr disposed;
+    point ready;   // normed is there
+    point has_qkv; // qkv_a is there (a)
+    point has_q;   // q_low is there (b)
 } layer_inputs;
 
 static size_t key_bytes(const engine *e)
@@ -141,17 +155,12 @@ static void prepare(engine *e, const pass *p, layer_weights *w, int layer, block
                 q_low = at(in->q_low, 0), none = 0;
     LAUNCH(e, normalise_hidden, e->main, rows, &h, &x, &normed, &rows);
     in->ready = point_now(e, p, e->main);
-    LAUNCH(e, project_qkv_a, e->main, (rows + TILE_ROWS - 1) / TILE_ROWS * (QKV_A / TILE_OUTPUTS), &x, &hidden_count,
-           &w->qkv_a, &qkv_a, &rows, &hidden_count, &qkv_count, &none, &none);
+    LAUNCH(e, project_qkv_a, e->main, tiles(rows, QKV_A), &x, &hidden_count, &w->qkv_a, &qkv_a, &rows, &hidden_count,
+           &qkv_count, &none, &none);
     in->has_qkv = point_now(e, p, e->main);
     LAUNCH(e, normalise_q, e->main, rows, &qkv_a, &q_low, &rows);
     in->has_q = point_now(e, p, e->main);
     give(e, exact);
-}
-
-static int tiles(int rows, int outputs)
-{
-    return (rows + TILE_ROWS - 1) / TILE_ROWS * (outputs / TILE_OUTPUTS);
 }
 
 // Keys of the window.
@@ -179,6 +188,8 @@ static void core_branch(engine *e, const pass *p, const metadata *m, int layer, 
            &none, &none);
     LAUNCH(e, compress_core, stream, rows, &values, &e->cache.core_ring[sparse], &w->core_bias, &e->inputs.slots,
            &positions, &entry_slots, &e->cache.core[sparse], &rows, &prefill);
+    if (HAS_FAULT(e, DECOY_SPLIT_K))
+        LAUNCH(e, count_work, stream, rows, &e->counter, &rows);
     give(e, kv);
 }
 
@@ -188,7 +199,8 @@ static void index_keys(engine *e, const pass *p, const metadata *m, int layer, c
 {
     CUstream stream = stream_of(e, p, BRANCH_INDEX);
     layer_weights *w = &e->weights.layers[layer];
-    int rows = p->rows, prefill = p->prefill, inputs = HIDDEN, outputs = INDEX_KV, sparse = layer - 1, unguarded = 0;
+    int rows = p->rows, prefill = p->prefill, inputs = HIDDEN, outputs = INDEX_KV, sparse = layer - 1,
+        unguarded = HAS_FAULT(e, DECOY_PAD);
     block *kv = take(e, stream, (size_t)rows * INDEX_KV * 4);
     CUdeviceptr x = at(in->normed, 0), values = at(kv, 0), positions = at(m->positions, 0),
                 entry_slots = at(m->entry_slots, 0), none = 0;
@@ -204,19 +216,53 @@ static void index_keys(engine *e, const pass *p, const metadata *m, int layer, c
     else
         LAUNCH(e, compress_index_bf16, stream, rows, &values, &e->cache.index_ring[sparse], &w->index_bias,
                &e->inputs.slots, &positions, &entry_slots, &e->cache.keys[sparse], &rows, &prefill, &unguarded);
+    if (HAS_FAULT(e, DECOY_SPLIT_K))
+        LAUNCH(e, count_work, stream, rows, &e->counter, &rows);
     give(e, kv);
 }
 
+// The disposed-tensor fault: the normed hidden state loses its storage, and the next tensor in its place begins with
+// zeros. Everything is in order on the device; the address is what is wrong.
+static void dispose_normed(engine *e, const pass *p, layer_inputs *in, CUstream reader)
+{
+    CUdeviceptr stale = at(in->normed, 0);
+    give(e, in->normed);
+    in->normed = NULL;
+    // The place of `exact`, which was given back before, and then its own.
+    block *wide = take(e, e->main, (size_t)p->rows * HIDDEN * 4);
+    block *next = take(e, e->main, (size_t)p->rows * HIDDEN * 2);
+    CALL(&e->device, cuMemsetD8Async(at(next, 0), 0, (size_t)p->rows * HIDDEN * 2, e->main));
+    point zeroed = point_now(e, p, e->main);
+    wait_for(e, reader, &zeroed);
+    point_end(&zeroed);
+    in->disposed = stale;
+    give(e, wide);
+    give(e, next);
+}
+
 // Queries and weights of the index's heads, each in a stream of its own; returns the weights.
-static block *index_queries(engine *e, const pass *p, span s, int layer, const layer_inputs *in)
+static block *index_queries(engine *e, const pass *p, span s, int layer, layer_inputs *in)
 {
     CUstream weights_stream = stream_of(e, p, BRANCH_INDEX_WEIGHTS), q_stream = stream_of(e, p, BRANCH_INDEX_Q);
     layer_weights *w = &e->weights.layers[layer];
     int hidden_count = HIDDEN, rank = Q_RANK, weight_count = TILE_OUTPUTS, q_count = INDEX_QUERY;
     CUdeviceptr x = at(in->normed, (size_t)s.first * HIDDEN * 2), q_low = at(in->q_low, (size_t)s.first * Q_RANK * 2),
-                index_q = at(in->index_q, 0), none = 0;
+                index_q = at(in->index_q, 0), none = 0, gain = 0;
+
+    // The ordinary-pool fault: in the first layer the stream has not joined the capture yet, so that this is ordinary
+    // memory, and the kernel runs now and never again.
+    block *gains = HAS_FAULT(e, ORDINARY_POOL) && p->capturing ? take(e, q_stream, INDEX_HEADS * 4) : NULL;
+    if (gains) {
+        int heads = INDEX_HEADS;
+        gain = at(gains, 0);
+        LAUNCH(e, fill_gains, q_stream, heads, &gain, &heads);
+    }
 
     wait_for(e, weights_stream, &in->ready);
+    if (HAS_FAULT(e, DISPOSED_TENSOR) && !p->prefill) {
+        dispose_normed(e, p, in, weights_stream);
+        x = in->disposed;
+    }
     block *raw_weights = take(e, weights_stream, (size_t)s.count * TILE_OUTPUTS * 4);
     CUdeviceptr raw_weight = at(raw_weights, 0);
     LAUNCH(e, project_index_weights, weights_stream, tiles(s.count, weight_count), &x, &hidden_count, &w->index_weights,
@@ -226,51 +272,114 @@ static block *index_queries(engine *e, const pass *p, span s, int layer, const l
     wait_for(e, q_stream, &in->has_q);
     wait_for(e, q_stream, &has_weights);
     point_end(&has_weights);
-    block *raw_q = take(e, q_stream, (size_t)s.count * INDEX_QUERY * 4);
+    bool shared = HAS_FAULT(e, SHARED_WORKSPACE) && !p->prefill;
+    block *raw_q = shared ? NULL : take(e, q_stream, (size_t)s.count * INDEX_QUERY * 4);
     block *weights = take(e, q_stream, (size_t)s.count * INDEX_HEADS * 4);
-    CUdeviceptr raw = at(raw_q, 0), weight = at(weights, 0);
+    CUdeviceptr raw = shared ? e->workspace : at(raw_q, 0), weight = at(weights, 0);
     LAUNCH(e, project_index_q, q_stream, tiles(s.count, q_count), &q_low, &rank, &w->index_q, &raw, &s.count, &rank,
            &q_count, &none, &none);
     if (e->config.keys == ENGINE_KEYS_FP8)
-        LAUNCH(e, finish_index_q_fp8, q_stream, s.count * INDEX_HEADS, &raw, &raw_weight, &index_q, &weight, &s.count);
+        LAUNCH(e, finish_index_q_fp8, q_stream, s.count * INDEX_HEADS, &raw, &raw_weight, &gain, &index_q, &weight,
+               &s.count);
     else
-        LAUNCH(e, finish_index_q_bf16, q_stream, s.count * INDEX_HEADS, &raw, &raw_weight, &index_q, &weight, &s.count);
+        LAUNCH(e, finish_index_q_bf16, q_stream, s.count * INDEX_HEADS, &raw, &raw_weight, &gain, &index_q, &weight,
+               &s.count);
+    give(e, gains);
     give(e, raw_q);
     give(e, raw_weights);
     return weights;
 }
 
-// Logits of all entries, and the places of the best ones.
-static void index_select(engine *e, const metadata *m, span s, int layer, block *index_q, block *weights,
-                         CUstream stream)
+// The choice of entries as a launch that may begin before the logits are there; it waits for them itself.
+static void select_ahead(engine *e, const selection *s, CUdeviceptr *logit, CUdeviceptr *entry_counts,
+                         CUdeviceptr *page_table, CUdeviceptr *selected, int *count, CUstream stream)
 {
-    block *logits = take(e, stream, (size_t)s.count * MAX_ENTRIES * 4);
-    CUdeviceptr q = at(index_q, 0), weight = at(weights, 0), logit = at(logits, 0),
-                page_table = at(m->page_table, (size_t)s.first * MAX_PAGES * 4),
-                entry_counts = at(m->entry_counts, (size_t)s.first * 4),
-                selected = at(m->selected, (size_t)s.first * TOP_K * 4);
+    CUlaunchAttribute ahead = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                               .value.programmaticStreamSerializationAllowed = 1};
+    CUlaunchConfig config = {((unsigned)s->count + BLOCK - 1) / BLOCK, 1, 1, BLOCK, 1, 1, 0, stream, &ahead, 1};
+    CALL(&e->device, cuLaunchKernelEx(&config, e->kernels.select_top_k,
+                                      (void *[]){logit, page_table, entry_counts, selected, count}, NULL));
+}
+
+void select_entries(engine *e, const selection *s, CUstream stream)
+{
+    block *logits = take(e, stream, (size_t)s->count * MAX_ENTRIES * 4);
+    CUdeviceptr index_q = s->index_q, weights = s->weights, plan = s->plan, entry_counts = s->entry_counts,
+                page_table = s->page_table, selected = s->selected, logit = at(logits, 0);
+    int pool_entries = (e->cache.pages + 1) * PAGE_ENTRIES, count = s->count,
+        blocks = (s->tiles + TILE_BLOCK - 1) / TILE_BLOCK;
     if (e->config.keys == ENGINE_KEYS_FP8)
-        LAUNCH_ROWS(e, index_logits_fp8, stream, MAX_ENTRIES / 8, s.count, &q, &weight, &page_table, &entry_counts,
-                    &e->cache.keys[layer - 1], &logit);
+        LAUNCH_GRID(e, index_logits_fp8, stream, blocks, s->count, TILE_BLOCK, &index_q, &weights, &plan, &entry_counts,
+                    &e->cache.keys[s->layer - 1], &pool_entries, &logit);
     else
-        LAUNCH_ROWS(e, index_logits_bf16, stream, MAX_ENTRIES / 8, s.count, &q, &weight, &page_table, &entry_counts,
-                    &e->cache.keys[layer - 1], &logit);
-    LAUNCH(e, select_top_k, stream, s.count, &logit, &page_table, &entry_counts, &selected, &s.count);
+        LAUNCH_GRID(e, index_logits_bf16, stream, blocks, s->count, TILE_BLOCK, &index_q, &weights, &plan,
+                    &entry_counts, &e->cache.keys[s->layer - 1], &pool_entries, &logit);
+    if (HAS_FAULT(e, DECOY_PROGRAMMATIC))
+        select_ahead(e, s, &logit, &entry_counts, &page_table, &selected, &count, stream);
+    else
+        LAUNCH(e, select_top_k, stream, s->count, &logit, &page_table, &entry_counts, &selected, &count);
     give(e, logits);
+}
+
+// Tiles of entries that are scored. A graph is captured once for all lengths, and so for the longest that can come.
+static int scored_tiles(const engine *e, const pass *p)
+{
+    int entries = p->longest / RATIO;
+    return p->capturing && !HAS_FAULT(e, BAKED_GRID) ? PLAN
+           : entries < TILE_ENTRIES                  ? 1
+                                                     : (entries + TILE_ENTRIES - 1) / TILE_ENTRIES;
+}
+
+// The list of the layer's entries: one for all layers, or, with the late-fork fault, one of the indexer's own in each
+// layer, cleared by the indexer. In the second layer that is issued before the indexer's stream waits for the main one.
+static block *own_list(engine *e, const pass *p, CUstream stream)
+{
+    block *own = take(e, stream, (size_t)p->rows * TOP_K * 4);
+    CALL(&e->device, cuMemsetD32Async(at(own, 0), 0xffffffff, (size_t)p->rows * TOP_K, stream));
+    return own;
 }
 
 // The whole indexer of a layer. Its queries were allocated by the caller, in the main stream, and are used in two
 // others.
-static void index_branch(engine *e, const pass *p, const metadata *m, span s, int layer, layer_inputs *in)
+static void index_branch(engine *e, const pass *p, metadata *m, span s, int layer, layer_inputs *in)
 {
     CUstream stream = stream_of(e, p, BRANCH_INDEX), q_stream = stream_of(e, p, BRANCH_INDEX_Q);
+    bool early = HAS_FAULT(e, LATE_FORK) && layer > 1;
+    if (early)
+        in->own_list = own_list(e, p, stream);
     wait_for(e, stream, &in->ready);
+    if (HAS_FAULT(e, LATE_FORK) && !early)
+        in->own_list = own_list(e, p, stream);
     index_keys(e, p, m, layer, in);
     block *weights = index_queries(e, p, s, layer, in);
     point has_queries = point_now(e, p, q_stream);
     wait_for(e, stream, &has_queries);
     point_end(&has_queries);
-    index_select(e, m, s, layer, in->index_q, weights, stream);
+    selection choice = {
+        .layer = layer,
+        .count = s.count,
+        .tiles = scored_tiles(e, p),
+        .index_q = at(in->index_q, 0),
+        .weights = at(weights, 0),
+        .plan = m->plan ? at(m->plan, (size_t)s.first * PLAN * 4) : m->weak_plan,
+        .entry_counts = at(m->entry_counts, (size_t)s.first * 4),
+        .page_table = at(m->page_table, (size_t)s.first * MAX_PAGES * 4),
+        .selected = at(in->own_list ? in->own_list : m->selected, (size_t)s.first * TOP_K * 4),
+    };
+    if (p->gap) {
+        // Breakable: the streams join, the segment ends, and the search is a call of its own between two graphs.
+        join(e, p, stream_of(e, p, BRANCH_KEYS));
+        join(e, p, stream_of(e, p, BRANCH_CORE));
+        join(e, p, stream);
+        p->gap(e, &choice);
+        if (HAS_FAULT(e, WEAK_REFERENCE) && m->plan && layer == 1) {
+            give(e, m->plan); // the second gap still uses it
+            m->weak_plan = choice.plan;
+            m->plan = NULL;
+        }
+    } else {
+        select_entries(e, &choice, stream);
+    }
     give(e, weights);
     if (e->config.repair == ENGINE_REPAIR_RECORD_STREAM) {
         allocator_record_stream(e->allocator, in->index_q, q_stream);
@@ -286,30 +395,48 @@ static void index_branch(engine *e, const pass *p, const metadata *m, span s, in
 
 // ---- Attention ----
 
-static void layer_forward(engine *e, const pass *p, const metadata *m, int layer, block *hidden)
+// The early-drop fault, as a public engine has it: the fused projection is not needed any more, as far as the main
+// stream is concerned, and the next tensor it takes is a copy of the queries' input.
+static block *drop_early(engine *e, const pass *p, layer_inputs *in)
+{
+    int rows = p->rows;
+    give(e, in->qkv_a);
+    in->qkv_a = NULL;
+    block *copy = take(e, e->main, (size_t)rows * Q_RANK * 2);
+    CUdeviceptr from = at(in->q_low, 0), to = at(copy, 0);
+    LAUNCH(e, copy_q_low, e->main, rows * (Q_RANK / 8), &from, &to, &rows);
+    return copy;
+}
+
+static void layer_forward(engine *e, const pass *p, metadata *m, int layer, block *hidden)
 {
     layer_weights *w = &e->weights.layers[layer];
     span s = {0, p->rows};
     if (p->prefill && layer == LAYERS - 1)
         s = (span){p->rows - 1, 1};
-    layer_inputs in;
+    layer_inputs in = {0};
     prepare(e, p, w, layer, hidden, &in);
     keys_branch(e, p, m, layer, &in);
     if (layer) {
         core_branch(e, p, m, layer, &in);
         index_branch(e, p, m, s, layer, &in);
     }
+    block *copied_q = HAS_FAULT(e, EARLY_DROP) ? drop_early(e, p, &in) : NULL;
 
     int rank = Q_RANK, q_count = QUERY, out_count = OUT, hidden_count = HIDDEN, selected_count = layer ? TOP_K : 0;
-    CUdeviceptr q_low = at(in.q_low, (size_t)s.first * Q_RANK * 2), positions = at(m->positions, (size_t)s.first * 4),
+    CUdeviceptr q_low = at(copied_q ? copied_q : in.q_low, (size_t)s.first * Q_RANK * 2),
+                positions = at(m->positions, (size_t)s.first * 4),
                 page_table = at(m->page_table, (size_t)s.first * MAX_PAGES * 4),
-                selected = at(m->selected, (size_t)s.first * TOP_K * 4), h = at(hidden, (size_t)s.first * HIDDEN * 2),
-                none = 0, entries = layer ? e->cache.core[layer - 1] : 0;
-    block *raw_q = take(e, e->main, (size_t)s.count * QUERY * 4);
-    CUdeviceptr raw = at(raw_q, 0);
+                selected = at(in.own_list ? in.own_list : m->selected, (size_t)s.first * TOP_K * 4),
+                h = at(hidden, (size_t)s.first * HIDDEN * 2), none = 0, entries = layer ? e->cache.core[layer - 1] : 0;
+    bool shared = HAS_FAULT(e, SHARED_WORKSPACE) && !p->prefill;
+    block *raw_q = shared ? NULL : take(e, e->main, (size_t)s.count * QUERY * 4);
+    CUdeviceptr raw = shared ? e->workspace : at(raw_q, 0);
     LAUNCH(e, project_q, e->main, tiles(s.count, q_count), &q_low, &rank, &w->q, &raw, &s.count, &rank, &q_count,
            &positions, &e->weights.turns);
-    join(e, p, stream_of(e, p, BRANCH_KEYS));
+    bool joined = layer && p->gap;
+    if (!joined)
+        join(e, p, stream_of(e, p, BRANCH_KEYS));
     block *partial = take(e, e->main, (size_t)s.count * HEADS * PARTIAL * 4);
     CUdeviceptr part = at(partial, 0);
     LAUNCH(e, attend_window, e->main, s.count * HEADS, &raw, &e->cache.window[layer], &page_table, &positions,
@@ -317,7 +444,7 @@ static void layer_forward(engine *e, const pass *p, const metadata *m, int layer
     block *packed_q = take(e, e->main, (size_t)s.count * QUERY * 2);
     CUdeviceptr q = at(packed_q, 0);
     LAUNCH(e, pack_q, e->main, s.count * (QUERY / 8), &raw, &q, &s.count);
-    if (layer) {
+    if (layer && !joined) {
         join(e, p, stream_of(e, p, BRANCH_CORE));
         join(e, p, stream_of(e, p, BRANCH_INDEX));
     }
@@ -327,14 +454,10 @@ static void layer_forward(engine *e, const pass *p, const metadata *m, int layer
            &out, &s.count);
     LAUNCH(e, project_out, e->main, tiles(s.count, HIDDEN), &out, &out_count, &w->out_b, &h, &s.count, &out_count,
            &hidden_count, &none, &none);
-    give(e, attended);
-    give(e, packed_q);
-    give(e, partial);
-    give(e, raw_q);
-    give(e, in.q_low);
-    give(e, in.qkv_a);
-    give(e, in.index_q);
-    give(e, in.normed);
+    block *const tensors[] = {attended, packed_q, partial,    raw_q,     copied_q,
+                              in.q_low, in.qkv_a, in.index_q, in.normed, in.own_list};
+    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
+        give(e, tensors[i]);
     point_end(&in.ready);
     point_end(&in.has_qkv);
     point_end(&in.has_q);
@@ -342,7 +465,7 @@ static void layer_forward(engine *e, const pass *p, const metadata *m, int layer
 
 void forward(engine *e, const pass *p)
 {
-    metadata m;
+    metadata m = {0};
     metadata_make(e, p, &m);
     int rows = p->rows;
     block *hidden = take(e, e->main, (size_t)rows * HIDDEN * 2);
@@ -357,7 +480,13 @@ void forward(engine *e, const pass *p)
     LAUNCH(e, normalise_hidden, e->main, wanted, &last, &none, &x, &wanted);
     LAUNCH(e, project_logits, e->main, tiles(wanted, columns), &x, &hidden_count, &e->weights.logits, &e->inputs.logits,
            &wanted, &hidden_count, &columns, &none, &none);
-    LAUNCH(e, choose_tokens, e->main, wanted, &e->inputs.logits, &tokens, &columns, &e->inputs.chosen, &wanted);
+    // The pool-reader fault leaves the result in a tensor of the pool, whose address is all that is kept of it.
+    block *result = p->result_in_pool ? take(e, e->main, (size_t)wanted * 4) : NULL;
+    CUdeviceptr chosen = result ? at(result, 0) : e->inputs.chosen;
+    LAUNCH(e, choose_tokens, e->main, wanted, &e->inputs.logits, &tokens, &columns, &chosen, &wanted);
+    if (result)
+        *p->result_in_pool = chosen;
+    give(e, result);
     give(e, normed);
     give(e, hidden);
     metadata_end(e, &m);

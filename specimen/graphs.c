@@ -14,9 +14,48 @@ static void set_unused(engine *e, int rows)
     CALL(&e->device, cuMemsetD32Async(e->inputs.tokens, 0, (size_t)rows, e->main));
 }
 
+static void segment_begin(engine *e)
+{
+    if (CALL(&e->device, cuStreamBeginCapture(e->main, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)))
+        allocator_begin_capture(e->allocator, e->graphs.pool, e->main);
+}
+
+static void segment_end(engine *e)
+{
+    bucket *b = e->graphs.making;
+    CUgraph graph = NULL;
+    allocator_end_capture(e->allocator, e->graphs.pool);
+    if (e->device.error.status == GV_OK)
+        CALL(&e->device, cuStreamEndCapture(e->main, &graph));
+    else
+        cuStreamEndCapture(e->main, &graph); // the first error is kept
+    CALL(&e->device, cuGraphInstantiate(&b->segments[b->segment_count].exec, graph, 0));
+    b->segment_count++;
+    if (graph)
+        cuGraphDestroy(graph);
+}
+
+// Between two segments: runs the search as it will be run between their replays, and notes how.
+static void gap_captured(engine *e, const selection *s)
+{
+    bucket *b = e->graphs.making;
+    segment_end(e);
+    b->segments[b->segment_count - 1].has_gap = true;
+    b->segments[b->segment_count - 1].gap = *s;
+    select_entries(e, s, e->main);
+    segment_begin(e);
+}
+
+static void gap_eager(engine *e, const selection *s)
+{
+    select_entries(e, s, e->main);
+}
+
 static void capture(engine *e, bucket *b)
 {
-    pass p = {.rows = b->rows, .overlap = e->config.overlap};
+    pass p = {.rows = b->rows, .longest = 1, .overlap = e->config.overlap};
+    if (e->config.breakable)
+        p.gap = gap_eager;
     set_unused(e, b->rows);
     // Twice eagerly, on the same streams: whatever is done only once is done now, and not in the capture.
     for (int i = 0; i < 2; i++) {
@@ -24,19 +63,28 @@ static void capture(engine *e, bucket *b)
         CALL(&e->device, cuStreamSynchronize(e->main));
     }
     p.capturing = true;
-    CUgraph graph = NULL;
-    if (!CALL(&e->device, cuStreamBeginCapture(e->main, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)))
-        return;
-    allocator_begin_capture(e->allocator, e->graphs.pool, e->main);
+    if (HAS_FAULT(e, POOL_READER))
+        p.result_in_pool = &b->result;
+    if (e->config.breakable)
+        p.gap = gap_captured;
+    e->graphs.making = b;
+    segment_begin(e);
     forward(e, &p);
-    allocator_end_capture(e->allocator, e->graphs.pool);
-    if (e->device.error.status == GV_OK)
-        CALL(&e->device, cuStreamEndCapture(e->main, &graph));
-    else
-        cuStreamEndCapture(e->main, &graph); // the first error is kept
-    CALL(&e->device, cuGraphInstantiate(&b->exec, graph, 0));
-    if (graph)
-        cuGraphDestroy(graph);
+    segment_end(e);
+    e->graphs.making = NULL;
+}
+
+void graphs_replay(engine *e, const bucket *b)
+{
+    for (int i = 0; i < b->segment_count; i++) {
+        segment s = b->segments[i];
+        CALL(&e->device, cuGraphLaunch(s.exec, e->main));
+        if (s.has_gap) {
+            // What is a number and not a tensor is computed anew.
+            s.gap.tiles = PLAN;
+            select_entries(e, &s.gap, e->main);
+        }
+    }
 }
 
 void graphs_create(engine *e)
@@ -56,8 +104,9 @@ void graphs_destroy(engine *e)
 {
     graphs *g = &e->graphs;
     for (int i = 0; i < g->count; i++)
-        if (g->buckets[i].exec)
-            cuGraphExecDestroy(g->buckets[i].exec);
+        for (int k = 0; k < g->buckets[i].segment_count; k++)
+            if (g->buckets[i].segments[k].exec)
+                cuGraphExecDestroy(g->buckets[i].segments[k].exec);
     if (g->pool)
         allocator_pool_drop(e->allocator, g->pool);
     *g = (graphs){0};

@@ -31,22 +31,24 @@ PART int entry_location(const int *page_table, int row, int entry)
 
 // ---- Metadata: what the step's kernels need to know, from the live table of locations ----
 
-// One row a thread. table: for each request slot the locations of its tokens. Entries of lists that are not valid are
-// -1.
+// One row a thread. table: for each request slot the locations of its tokens. plan: for each tile of eight entries the
+// place of the first; -1 behind the row's last entry, as in every list of places.
 GRAVEL_KERNEL(build_metadata, (const int *, table), (const int *, slots), (const int *, lengths),
               (const long long *, locations), (int *, page_table), (int *, positions), (int *, entry_counts),
-              (long long *, entry_slots), (int *, selected), (int, rows))
+              (long long *, entry_slots), (int *, plan), (int *, selected), (int, rows))
 {
     int row = (int)gravel_thread_index();
     if (row >= rows)
         return;
-    int length = lengths[row];
+    int length = lengths[row], entries = length / RATIO;
     const int *own = table + (long long)slots[row] * MAX_CONTEXT;
     for (int page = 0; page < MAX_PAGES; page++)
         page_table[row * MAX_PAGES + page] = page * PAGE < length ? own[page * PAGE] / PAGE : 0;
     positions[row] = length - 1;
-    entry_counts[row] = length / RATIO;
+    entry_counts[row] = entries;
     entry_slots[row] = length % RATIO ? 0 : locations[row] / RATIO;
+    for (int tile = 0; tile < PLAN; tile++)
+        plan[row * PLAN + tile] = tile * TILE_ENTRIES < entries ? own[tile * TILE_ENTRIES * RATIO] / RATIO : -1;
     for (int i = 0; i < TOP_K; i++)
         selected[row * TOP_K + i] = -1;
 }
@@ -345,10 +347,11 @@ GRAVEL_KERNEL(hold_indexer, (unsigned long long, nanoseconds), (const int *, pos
         gravel_spin_ns(nanoseconds * (unsigned)(positions[0] * 2654435761u >> 29) / 4);
 }
 
-// Queries in the format of the keys. One head of a row a thread. The scale of an fp8 query goes into the head's weight.
+// Queries in the format of the keys. One head of a row a thread. The scale of an fp8 query goes into the head's weight,
+// and so does the head's gain, where there are any.
 #define FINISH_INDEX_Q(name, out_type, out_bytes, store)                                                               \
-    GRAVEL_KERNEL(name, (const float *, raw_q), (const float *, raw_weights), (out_type *, index_q),                   \
-                  (float *, weights), (int, rows))                                                                     \
+    GRAVEL_KERNEL(name, (const float *, raw_q), (const float *, raw_weights), (const float *, gains),                  \
+                  (out_type *, index_q), (float *, weights), (int, rows))                                              \
     {                                                                                                                  \
         int thread = (int)gravel_thread_index(), row = thread / INDEX_HEADS, head = thread % INDEX_HEADS;              \
         if (row >= rows)                                                                                               \
@@ -361,7 +364,8 @@ GRAVEL_KERNEL(hold_indexer, (unsigned long long, nanoseconds), (const int *, pos
         for (int i = 0; i < INDEX_DIM / 8; i++)                                                                        \
             store(index_q + thread * INDEX_DIM + 8 * i, (out_bytes) == 1 ? eight_scale(line[i], 1 / scale) : line[i]); \
         /* 1/sqrt(dimension) and 1/sqrt(heads) */                                                                      \
-        weights[thread] = raw_weights[row * TILE_OUTPUTS + head] * 0.0883883476f * 0.5f * scale;                       \
+        weights[thread] =                                                                                              \
+            raw_weights[row * TILE_OUTPUTS + head] * (gains ? gains[head] : 1) * 0.0883883476f * 0.5f * scale;         \
     }
 FINISH_INDEX_Q(finish_index_q_bf16, bf16, 2, store_bf16)
 FINISH_INDEX_Q(finish_index_q_fp8, fp8, 1, store_fp8)
@@ -383,35 +387,40 @@ PART float load_key_fp8(const unsigned char *pool, long long entry, eight *line)
     return ((const float *)(page + PAGE_ENTRIES * KEY_BYTES_FP8))[entry % PAGE_ENTRIES];
 }
 
-// logits[row][entry] = scale of the key * sum over heads of relu(q . k) * weight. A thread computes eight entries of a
-// row; blockIdx.y is the row. Columns behind a row's entries are left as they are.
-#define INDEX_LOGITS(name, q_type, load_q, load_key)                                                    \
-    GRAVEL_KERNEL(name, (const q_type *, index_q), (const float *, weights), (const int *, page_table), \
-                  (const int *, entry_counts), (const unsigned char *, key_pool), (float *, logits))    \
-    {                                                                                                   \
-        int row = (int)blockIdx.y, first = 8 * (int)gravel_thread_index();                              \
-        int end = smaller(first + 8, entry_counts[row]);                                                \
-        if (first >= end)                                                                               \
-            return;                                                                                     \
-        eight q[INDEX_HEADS][INDEX_DIM / 8];                                                            \
-        float weight[INDEX_HEADS];                                                                      \
-        for (int head = 0; head < INDEX_HEADS; head++) {                                                \
-            weight[head] = weights[row * INDEX_HEADS + head];                                           \
-            for (int i = 0; i < INDEX_DIM / 8; i++)                                                     \
-                q[head][i] = load_q(index_q + (row * INDEX_HEADS + head) * INDEX_DIM + 8 * i);          \
-        }                                                                                               \
-        for (int entry = first; entry < end; entry++) {                                                 \
-            eight key[INDEX_DIM / 8];                                                                   \
-            float scale = load_key(key_pool, entry_location(page_table, row, entry), key), logit = 0;   \
-            for (int head = 0; head < INDEX_HEADS; head++) {                                            \
-                dot sums = dot_none();                                                                  \
-                for (int i = 0; i < INDEX_DIM / 8; i++)                                                 \
-                    sums = dot_add(sums, q[head][i], key[i]);                                           \
-                float product = dot_value(sums);                                                        \
-                logit += product > 0 ? product * weight[head] : 0;                                      \
-            }                                                                                           \
-            logits[row * MAX_ENTRIES + entry] = scale * logit;                                          \
-        }                                                                                               \
+// logits[row][entry] = scale of the key * sum over heads of relu(q . k) * weight. A thread scores a tile of entries;
+// blockIdx.y is the row. Columns behind a row's entries are left as they are. A plan that leads out of the pool is not
+// followed: this engine is to go wrong, not to crash.
+#define INDEX_LOGITS(name, q_type, load_q, load_key)                                                   \
+    GRAVEL_KERNEL(name, (const q_type *, index_q), (const float *, weights), (const int *, plan),      \
+                  (const int *, entry_counts), (const unsigned char *, key_pool), (int, pool_entries), \
+                  (float *, logits))                                                                   \
+    {                                                                                                  \
+        int row = (int)blockIdx.y, tile = (int)gravel_thread_index();                                  \
+        if (tile >= PLAN)                                                                              \
+            return;                                                                                    \
+        int place = plan[row * PLAN + tile], count = entry_counts[row] - tile * TILE_ENTRIES;          \
+        count = smaller(count, TILE_ENTRIES);                                                          \
+        if (place < 0 || place > pool_entries - TILE_ENTRIES || count <= 0)                            \
+            return;                                                                                    \
+        eight q[INDEX_HEADS][INDEX_DIM / 8];                                                           \
+        float weight[INDEX_HEADS];                                                                     \
+        for (int head = 0; head < INDEX_HEADS; head++) {                                               \
+            weight[head] = weights[row * INDEX_HEADS + head];                                          \
+            for (int k = 0; k < INDEX_DIM / 8; k++)                                                    \
+                q[head][k] = load_q(index_q + (row * INDEX_HEADS + head) * INDEX_DIM + 8 * k);         \
+        }                                                                                              \
+        for (int i = 0; i < count; i++) {                                                              \
+            eight key[INDEX_DIM / 8];                                                                  \
+            float scale = load_key(key_pool, place + i, key), logit = 0;                               \
+            for (int head = 0; head < INDEX_HEADS; head++) {                                           \
+                dot sums = dot_none();                                                                 \
+                for (int k = 0; k < INDEX_DIM / 8; k++)                                                \
+                    sums = dot_add(sums, q[head][k], key[k]);                                          \
+                float product = dot_value(sums);                                                       \
+                logit += product > 0 ? product * weight[head] : 0;                                     \
+            }                                                                                          \
+            logits[row * MAX_ENTRIES + tile * TILE_ENTRIES + i] = scale * logit;                       \
+        }                                                                                              \
     }
 INDEX_LOGITS(index_logits_bf16, bf16, load_bf16, load_key_bf16)
 INDEX_LOGITS(index_logits_fp8, fp8, load_fp8, load_key_fp8)
@@ -422,6 +431,7 @@ GRAVEL_KERNEL(select_top_k, (const float *, logits), (const int *, page_table), 
               (int *, selected), (int, rows))
 {
     int row = (int)gravel_thread_index();
+    gravel_grid_wait(); // in case that it was launched ahead of the logits' end
     if (row >= rows)
         return;
     int count = entry_counts[row], best[TOP_K];
@@ -548,4 +558,26 @@ GRAVEL_KERNEL(choose_tokens, (const float *, logits), (int, columns), (int, stri
         if (logits[(long long)row * stride + token] > logits[(long long)row * stride + best])
             best = token;
     tokens[row] = best;
+}
+
+// ---- For faults and decoys (faults.h) ----
+
+GRAVEL_KERNEL(copy_q_low, (const bf16 *, q_low), (bf16 *, copy), (int, rows))
+{
+    int thread = (int)gravel_thread_index();
+    if (thread < rows * Q_RANK / 8)
+        store_bf16(copy + 8 * thread, load_bf16(q_low + 8 * thread));
+}
+
+GRAVEL_KERNEL(fill_gains, (float *, gains), (int, count))
+{
+    int i = (int)gravel_thread_index();
+    if (i < count)
+        gains[i] = 1;
+}
+
+GRAVEL_KERNEL(count_work, (unsigned *, counter), (int, rows))
+{
+    if ((int)gravel_thread_index() < rows)
+        atomicAdd(counter, 1u);
 }

@@ -31,12 +31,16 @@ enum {
     CORE_KV = 2 * HEAD_DIM,   // values and scores of the attention's compressor
     INDEX_KV = 2 * INDEX_DIM, // and of the index's
 
+    TILE_BLOCK = 4,   // threads of a block of the index's logits
+    TILE_ENTRIES = 8, // entries that a thread of the index scores
+
     // Pages of the cache. Page 0 and row 0 are reserved: padded rows read and write there.
     PAGE = 256, // tokens
     PAGE_ENTRIES = PAGE / RATIO,
     MAX_CONTEXT = 1024,
     MAX_PAGES = MAX_CONTEXT / PAGE,
     MAX_ENTRIES = MAX_CONTEXT / RATIO, // columns of the index's logits
+    PLAN = MAX_ENTRIES / TILE_ENTRIES, // tiles of a row
 
     // Bytes of a page of index keys. bf16: 64 keys. fp8: 64 keys, then 64 fp32 scales.
     KEY_BYTES_BF16 = 2 * INDEX_DIM,

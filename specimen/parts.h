@@ -45,28 +45,32 @@
     K(attend_selected)       \
     K(project_out)           \
     K(project_logits)        \
-    K(choose_tokens)
+    K(choose_tokens)         \
+    K(copy_q_low)            \
+    K(fill_gains)            \
+    K(count_work)
 #define KERNEL_MEMBER(name) CUfunction name;
 typedef struct kernels {
     CUmodule module;
     KERNELS(KERNEL_MEMBER)
 } kernels;
 
-// Launches a kernel of `count` threads (and `high` rows of blocks). A macro, so that the launch is on the line it is
-// written on: that is the line a finding shows.
+// Launches a kernel of `count` threads, or a grid of `wide` times `high` blocks. Macros, so that the launch is on the
+// line it is written on: that is the line a finding shows.
 enum { BLOCK = 32 };
-#define LAUNCH_ROWS(e, name, stream, count, high, ...)                                                                 \
-    CALL(&(e)->device, cuLaunchKernel((e)->kernels.name, ((unsigned)(count) + BLOCK - 1) / BLOCK, (unsigned)(high), 1, \
-                                      BLOCK, 1, 1, 0, (stream), (void *[]){__VA_ARGS__}, NULL))
-#define LAUNCH(e, name, stream, count, ...) LAUNCH_ROWS(e, name, stream, count, 1, __VA_ARGS__)
+#define LAUNCH_GRID(e, name, stream, wide, high, block, ...)                                                      \
+    CALL(&(e)->device, cuLaunchKernel((e)->kernels.name, (unsigned)(wide), (unsigned)(high), 1, (block), 1, 1, 0, \
+                                      (stream), (void *[]){__VA_ARGS__}, NULL))
+#define LAUNCH(e, name, stream, count, ...) \
+    LAUNCH_GRID(e, name, stream, ((count) + BLOCK - 1) / BLOCK, 1, BLOCK, __VA_ARGS__)
 
 // ---- The cache: pools of pages, the table of locations ----
 
 typedef struct cache {
     int pages, rows; // without the reserved ones
-    int *free_pages; // a stack
-    int free_page_count;
-    int *free_rows;
+    int *free_pages; // a ring of `pages` places: the page that was freed first is taken first
+    int first_free_page, free_page_count;
+    int *free_rows; // a stack
     int free_row_count;
     size_t key_page;                       // bytes of a page of index keys
     CUdeviceptr window[LAYERS];            // [pages + 1][PAGE][HEAD_DIM] bf16
@@ -115,27 +119,48 @@ typedef struct step_inputs {
 
 enum branch { BRANCH_KEYS, BRANCH_CORE, BRANCH_INDEX, BRANCH_INDEX_Q, BRANCH_INDEX_WEIGHTS, BRANCHES };
 
+// The search of a layer's index, as addresses: all that a gap between two captured segments keeps of its tensors.
+typedef struct selection {
+    int layer, count, tiles;
+    CUdeviceptr index_q, weights, plan, entry_counts, page_table, selected;
+} selection;
+
+void select_entries(engine *e, const selection *s, CUstream stream);
+
 // One pass over rows that lie in the inputs.
 typedef struct pass {
     int rows;
+    int longest;    // length of the longest sequence
     bool prefill;   // the rows are one request's prompt, and only the last one's token is wanted
     bool overlap;   // use the side streams
     bool capturing; // becomes a graph
+    void (*gap)(engine *e, const selection *s); // breakable: called in place of the search, all streams joined
+    CUdeviceptr *result_in_pool; // not NULL: leave the chosen tokens in a tensor of the pool, and its address here
 } pass;
 
 void forward(engine *e, const pass *p);
 
 // ---- Graphs ----
 
+// A part of a captured step. Between two of them the search of an index runs eagerly.
+typedef struct segment {
+    CUgraphExec exec;
+    bool has_gap; // a gap follows
+    selection gap;
+} segment;
+
 typedef struct bucket {
     int rows;
-    CUgraphExec exec;
+    segment segments[SPARSE_LAYERS + 1]; // only the first, unless breakable
+    int segment_count;
+    CUdeviceptr result; // of the pool-reader fault
 } bucket;
 
 typedef struct graphs {
     allocator_pool *pool; // of all of them
     bucket buckets[ENGINE_MAX_BUCKETS];
-    int count; // ascending by rows
+    int count;      // ascending by rows
+    bucket *making; // while capturing
 } graphs;
 
 void graphs_create(engine *e);
@@ -143,6 +168,8 @@ void graphs_destroy(engine *e);
 
 // The smallest bucket for so many rows, or NULL.
 const bucket *graphs_bucket(const engine *e, int rows);
+
+void graphs_replay(engine *e, const bucket *b);
 
 // ---- Requests ----
 
@@ -169,7 +196,15 @@ struct engine {
     allocator *allocator;
     graphs graphs;
     CUstream main, sides[BRANCHES], schedule, transfer;
-    CUevent table_read; // recorded when a pass has read the table
+    CUevent table_read;    // recorded when a pass has read the table
+    CUdeviceptr workspace; // of the shared-workspace fault
+    CUdeviceptr counter;   // of decoy-split-k
+    struct late_transfer { // of the late-transfer fault: a transfer that will be repeated
+        engine_handle handle;
+        int pages[MAX_PAGES], page_count;
+        unsigned char *keys; // index keys of the first sparse layer, page after page
+    } late;
+    int refreshed; // row that the scheduler wrote last (live-table, decoy-table)
 
     pthread_mutex_t working; // held while the device works for the engine
     pthread_mutex_t lock;    // the fields below; taken after `working` when both are

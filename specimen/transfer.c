@@ -169,6 +169,40 @@ static gv_status check(const engine *e, const unsigned char *bytes, size_t size,
     return GV_OK;
 }
 
+// The late-transfer fault. Remote writes know addresses and not requests: a transfer is repeated, as after a lost
+// acknowledgement, when its request has ended and another one has its first page. `lock` is held.
+static void repeat_transfer(engine *e)
+{
+    bool has_new_owner = false;
+    for (const request *r = e->requests; r && e->late.page_count; r = r->next)
+        has_new_owner =
+            has_new_owner || (r->handle != e->late.handle && r->page_count && r->pages[0] == e->late.pages[0]);
+    if (!has_new_owner)
+        return;
+    for (int i = 0; i < e->late.page_count; i++)
+        memcpy((void *)(uintptr_t)(e->cache.keys[0] + (size_t)e->late.pages[i] * e->cache.key_page),
+               e->late.keys + (size_t)i * e->cache.key_page, e->cache.key_page);
+    e->late.page_count = 0;
+}
+
+static void remember_transfer(engine *e, const request *r)
+{
+    if (e->late.page_count)
+        return;
+    if (!e->late.keys)
+        e->late.keys = gv_calloc(MAX_PAGES, e->cache.key_page);
+    if (!e->late.keys)
+        return;
+    e->late.handle = r->handle;
+    e->late.page_count = used_pages(r->token_count);
+    for (int i = 0; i < e->late.page_count; i++) {
+        e->late.pages[i] = r->pages[i];
+        memcpy(e->late.keys + (size_t)i * e->cache.key_page,
+               (const void *)(uintptr_t)(e->cache.keys[0] + (size_t)r->pages[i] * e->cache.key_page),
+               e->cache.key_page);
+    }
+}
+
 gv_status engine_import(engine *e, const void *bytes, size_t size, const engine_request *wanted, engine_handle *handle,
                         gv_error *error)
 {
@@ -219,6 +253,10 @@ gv_status engine_import(engine *e, const void *bytes, size_t size, const engine_
         engine_end(e, r, ENGINE_ENDED_FAILED);
         r->released = true;
     } else if (r) {
+        if (HAS_FAULT(e, LATE_TRANSFER)) {
+            repeat_transfer(e);
+            remember_transfer(e, r);
+        }
         r->news = true;
         if (r->max_tokens == 1 || r->token_count >= MAX_CONTEXT)
             engine_end(e, r, ENGINE_ENDED_LENGTH);
