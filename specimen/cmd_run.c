@@ -186,6 +186,21 @@ static bool run_sessions(engines *es, const plan *p, seat *seats, outcome *o)
     }
 }
 
+// Nothing may be held when all sessions have ended. False, with a message, when something is.
+static bool all_returned(engine *e)
+{
+    engine_counts c = {0};
+    if (!step(e)) // forgets what was released
+        return false;
+    if (e)
+        engine_counts_now(e, &c);
+    if (c.free_pages == c.pages && c.free_rows == c.rows && !c.requests && !c.transient_bytes)
+        return true;
+    fprintf(stderr, "gravel-specimen: lost: %d pages, %d rows, %zu requests, %zu bytes of tensors\n",
+            c.pages - c.free_pages, c.rows - c.free_rows, c.requests, c.transient_bytes);
+    return false;
+}
+
 static int run(const plan *p)
 {
     gv_error error = {0};
@@ -203,7 +218,7 @@ static int run(const plan *p)
     for (int i = 0; i < p->concurrent; i++)
         seats[i].number = -1;
     outcome o = {0};
-    bool ok = run_sessions(&es, p, seats, &o);
+    bool ok = run_sessions(&es, p, seats, &o) && all_returned(es.prefill) && all_returned(es.decode);
     engine_counts counts;
     engine_counts_now(es.decode, &counts);
     engine_destroy(es.prefill);

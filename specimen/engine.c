@@ -444,13 +444,14 @@ static void upload_batch(engine *e, request *const *batch, int count, int rows)
     upload(e, count, rows);
 }
 
-// The scheduler writes a row of the table again (live-table, decoy-table), one row in each step. `read` tells that the
-// pass under way has read the table, or should.
+// The scheduler writes the batch's rows of the table again (live-table, decoy-table). `read` tells that the pass under
+// way has read the table, or should.
 static void refresh_table(engine *e, request *const *batch, int count, CUevent read)
 {
-    const request *r = batch[e->refreshed++ % count];
     CALL(&e->device, cuStreamWaitEvent(e->schedule, read, 0));
-    cache_publish(e, r->row, r->page_count);
+    for (int i = 0; i < count; i++)
+        cache_publish(e, batch[i]->row, batch[i]->page_count);
+    device_order(&e->device, e->schedule, e->main);
 }
 
 // The pool-reader fault: two replays for a batch, and one look at the results when both are done.
@@ -490,10 +491,8 @@ static void decode(engine *e, request *const *batch, int count)
         graphs_replay(e, b);
     else
         forward(e, &(pass){.rows = count, .longest = longest, .overlap = e->config.overlap});
-    if (HAS_FAULT(e, LIVE_TABLE) || HAS_FAULT(e, DECOY_TABLE)) {
+    if (HAS_FAULT(e, LIVE_TABLE) || HAS_FAULT(e, DECOY_TABLE))
         refresh_table(e, batch, count, too_early ? too_early : e->table_read);
-        device_order(&e->device, e->schedule, e->main);
-    }
     if (b && HAS_FAULT(e, POOL_READER))
         CALL(&e->device, cuMemcpyDtoDAsync(e->inputs.chosen, b->result, (size_t)count * 4, e->main));
     download(e, count);

@@ -25,7 +25,7 @@ const fault fault_table[FAULT_COUNT] = {
     {"weak-reference", "With --breakable: the eager gaps hold the plan of their search weakly; its block is given to a "
      "tensor of a later segment before the second gap reads it.",
      "use-outside-life", GRAPHS},
-    {"live-table", "The scheduler writes a row of the table of locations again while a replay may still read it: the "
+    {"live-table", "The scheduler writes rows of the table of locations again while a replay may still read them: the "
      "event that it waits for is recorded before the replay and not in it.",
      "race-war", GRAPHS},
     {"late-transfer", "With --split: a transfer repeats its write of index keys, without any stream, after the pages "

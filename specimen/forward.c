@@ -130,15 +130,24 @@ typedef struct layer_inputs {
     block *qkv_a;    // [rows][QKV_A] bf16
     block *q_low;    // [rows][Q_RANK] bf16
     block *own_list; // [rows][TOP_K] int: of the late-fork fault
-    CUdeviceptr disposed;
-    point ready;   // normed is there
-    point has_qkv; // qkv_a is there (a)
-    point has_q;   // q_low is there (b)
+    point ready;     // normed is there
+    point has_qkv;   // qkv_a is there (a)
+    point has_q;     // q_low is there (b)
 } layer_inputs;
 
 static size_t key_bytes(const engine *e)
 {
     return e->config.keys == ENGINE_KEYS_FP8 ? KEY_BYTES_FP8 : KEY_BYTES_BF16;
+}
+
+// The disposed-tensor fault: a tensor's storage is taken away and the next one in its place begins with zeros, before
+// the launch that still has the address. Everything is in order on the device; only the address is wrong.
+static void dispose(engine *e, block *tensor, size_t bytes)
+{
+    give(e, tensor);
+    block *next = take(e, e->main, bytes);
+    CALL(&e->device, cuMemsetD8Async(at(next, 0), 0, bytes, e->main));
+    give(e, next);
 }
 
 // Norm and first projection. The fused projection reads its input in fp32, which nobody else needs: that copy is
@@ -155,12 +164,16 @@ static void prepare(engine *e, const pass *p, layer_weights *w, int layer, block
                 q_low = at(in->q_low, 0), none = 0;
     LAUNCH(e, normalise_hidden, e->main, rows, &h, &x, &normed, &rows);
     in->ready = point_now(e, p, e->main);
+    bool disposed = HAS_FAULT(e, DISPOSED_TENSOR) && !p->prefill;
+    if (disposed)
+        dispose(e, exact, (size_t)rows * HIDDEN * 4);
     LAUNCH(e, project_qkv_a, e->main, tiles(rows, QKV_A), &x, &hidden_count, &w->qkv_a, &qkv_a, &rows, &hidden_count,
            &qkv_count, &none, &none);
     in->has_qkv = point_now(e, p, e->main);
     LAUNCH(e, normalise_q, e->main, rows, &qkv_a, &q_low, &rows);
     in->has_q = point_now(e, p, e->main);
-    give(e, exact);
+    if (!disposed)
+        give(e, exact);
 }
 
 // Keys of the window.
@@ -221,25 +234,6 @@ static void index_keys(engine *e, const pass *p, const metadata *m, int layer, c
     give(e, kv);
 }
 
-// The disposed-tensor fault: the normed hidden state loses its storage, and the next tensor in its place begins with
-// zeros. Everything is in order on the device; the address is what is wrong.
-static void dispose_normed(engine *e, const pass *p, layer_inputs *in, CUstream reader)
-{
-    CUdeviceptr stale = at(in->normed, 0);
-    give(e, in->normed);
-    in->normed = NULL;
-    // The place of `exact`, which was given back before, and then its own.
-    block *wide = take(e, e->main, (size_t)p->rows * HIDDEN * 4);
-    block *next = take(e, e->main, (size_t)p->rows * HIDDEN * 2);
-    CALL(&e->device, cuMemsetD8Async(at(next, 0), 0, (size_t)p->rows * HIDDEN * 2, e->main));
-    point zeroed = point_now(e, p, e->main);
-    wait_for(e, reader, &zeroed);
-    point_end(&zeroed);
-    in->disposed = stale;
-    give(e, wide);
-    give(e, next);
-}
-
 // Queries and weights of the index's heads, each in a stream of its own; returns the weights.
 static block *index_queries(engine *e, const pass *p, span s, int layer, layer_inputs *in)
 {
@@ -259,10 +253,6 @@ static block *index_queries(engine *e, const pass *p, span s, int layer, layer_i
     }
 
     wait_for(e, weights_stream, &in->ready);
-    if (HAS_FAULT(e, DISPOSED_TENSOR) && !p->prefill) {
-        dispose_normed(e, p, in, weights_stream);
-        x = in->disposed;
-    }
     block *raw_weights = take(e, weights_stream, (size_t)s.count * TILE_OUTPUTS * 4);
     CUdeviceptr raw_weight = at(raw_weights, 0);
     LAUNCH(e, project_index_weights, weights_stream, tiles(s.count, weight_count), &x, &hidden_count, &w->index_weights,

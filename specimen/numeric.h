@@ -66,7 +66,7 @@ NUMERIC fp8 float_fp8(float value)
     return (fp8)(sign | (bits + 0x7ffff + (bits >> 20 & 1)) >> 20);
 }
 
-// e^x with a relative error below 1e-6; 0 below -87, and never infinite.
+// e^x with a relative error below 1e-5; 0 below -87 and of NaN, and never infinite.
 NUMERIC float fast_exp(float x)
 {
     if (!(x > -87.0f))

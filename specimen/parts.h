@@ -204,7 +204,6 @@ struct engine {
         int pages[MAX_PAGES], page_count;
         unsigned char *keys; // index keys of the first sparse layer, page after page
     } late;
-    int refreshed; // row that the scheduler wrote last (live-table, decoy-table)
 
     pthread_mutex_t working; // held while the device works for the engine
     pthread_mutex_t lock;    // the fields below; taken after `working` when both are
