@@ -68,7 +68,7 @@ int answers_open(answers *all, int argc, char **argv)
         else
             usage("there is no option", name);
     }
-    bool known = !all->wrong;
+    bool known = !all->wrong || strcmp(all->wrong, "by-tag") == 0;
     for (size_t i = 0; answers_kinds[i]; i++)
         known |= all->wrong && strcmp(answers_kinds[i], all->wrong) == 0;
     if (!known)
@@ -94,6 +94,17 @@ void answers_close(answers *all)
     gv_scenario_free(all->scenario);
 }
 
+// The kind that a tag begins with.
+static const char *kind_of(const char *id)
+{
+    for (size_t i = 0; answers_kinds[i]; i++) {
+        size_t length = strlen(answers_kinds[i]);
+        if (strncmp(answers_kinds[i], id, length) == 0 && id[length] == '.')
+            return answers_kinds[i];
+    }
+    return NULL;
+}
+
 bool answers_find(const answers *all, const char *id, answers_place *place)
 {
     const char *found = NULL;
@@ -104,6 +115,8 @@ bool answers_find(const answers *all, const char *id, answers_place *place)
     if (!found || sscanf(found, "-s%lu-r%lu%n", &session, &round, &end) != 2)
         return false;
     *place = (answers_place){.session = session, .round = round - 1, .alone = strcmp(found + end, "-alone") == 0};
+    if (all->wrong && strcmp(all->wrong, "by-tag") == 0)
+        place->kind = kind_of(id);
     return session < all->count && round >= 1 && round <= all->rounds;
 }
 
@@ -264,7 +277,8 @@ char *answers_body(const answers *all, const answers_place *place, bool stream, 
                  (!place->alone || all->wrong_alone);
     answer from;
     gv_string out = {0};
-    make_answer(all, place, wrong ? all->wrong : NULL, &from);
+    const char *kind = strcmp(all->wrong ? all->wrong : "", "by-tag") == 0 ? place->kind : all->wrong;
+    make_answer(all, place, wrong ? kind : NULL, &from);
     if (stream)
         write_stream(all, &from, &out);
     else

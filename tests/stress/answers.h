@@ -12,7 +12,7 @@ typedef struct answers {
     gv_scenario *scenario;
     gv_session *sessions;
     size_t count, rounds;
-    const char *wrong;  // kind of the wrong answers, or NULL
+    const char *wrong;  // kind of the wrong answers, "by-tag", or NULL
     size_t wrong_count; // sessions that get one, the first ones
     bool wrong_alone;   // the session run alone gets it too
     const char *key;    // the bearer key that is wanted, or NULL
@@ -22,6 +22,7 @@ typedef struct answers {
 typedef struct answers_place {
     size_t session, round;
     bool alone;
+    const char *kind; // with "by-tag": the kind that the request's tag names up to its first dot; else NULL
 } answers_place;
 
 // Reads the options that both servers have; exits with a message when one is wrong. Returns the index of the first

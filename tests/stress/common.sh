@@ -45,22 +45,43 @@ stress() {
     code=$?
 }
 
-# value TAG PATH: a value of the run's JSON, such as sessions.corrupt.
-value() {
-    python3 -c '
-import json, sys
-at = json.load(open(sys.argv[1]))
-for key in sys.argv[2].split("."):
-    at = at[int(key)] if isinstance(at, list) else at[key]
-print(at)' "$scratch/$1.json" "$2"
+# later TAG CODE REASONS OPTION...: a run of its own beside others; `compare` waits for all and looks at them. At most 8
+# at a time: many of them wait for a server that does not answer.
+runs=0
+later() {
+    l_tag=$1
+    echo "$l_tag $2 $3" >> "$scratch/expected"
+    shift 3
+    ( stress "$l_tag" "$@"; echo "$code" > "$scratch/$l_tag.code" ) &
+    jobs="$jobs $!"
+    runs=$((runs + 1))
+    [ $((runs % 8)) != 0 ] || wait_for_jobs
+}
+jobs=
+wait_for_jobs() {
+    for j_pid in $jobs; do wait "$j_pid"; done
+    jobs=
+}
+compare() {
+    wait_for_jobs
+    touch "$scratch/expected" "$scratch/holds"
+    result=$(python3 -S "$here/check.py" "$scratch")
+    echo "$result" | grep FAILED
+    passed=$((passed + $(echo "$result" | sed -n 's/^\([0-9]*\) passed.*/\1/p')))
+    failed=$((failed + $(echo "$result" | sed -n 's/.*passed, \([0-9]*\) failed/\1/p')))
+    rm -f "$scratch/expected" "$scratch/holds"
 }
 
-# reasons TAG: every reason of the run, with the number of its rounds: "wrong-arguments=10 timeout=2".
-reasons() {
-    python3 -c '
-import json, sys
-print(" ".join("%s=%d" % (item["reason"], item["rounds"]) for item in json.load(open(sys.argv[1]))["by_reason"]))' \
-        "$scratch/$1.json"
+# holds TAG VALUES PATH...: the run's JSON as it is now has these values (with a blank between them) at these places, such
+# as sessions.corrupt; "reasons" stands for "wrong-arguments=10 timeout=2". Looked at by `compare`, all at once: starting
+# a process for each would take most of the test's time.
+holding=0
+holds() {
+    holding=$((holding + 1))
+    o_tag=$1 o_values=$2
+    shift 2
+    cp "$scratch/$o_tag.json" "$scratch/held-$holding" 2> /dev/null
+    printf '%s\t%s\t%s\t%s\n' "$holding" "$o_tag" "$o_values" "$*" >> "$scratch/holds"
 }
 
 # same NAME EXPECTED GOT

@@ -3,40 +3,30 @@
 . "$(dirname "$0")/../cli/common.sh"
 . "$(dirname "$0")/common.sh"
 
-# wrong KIND CODE REASONS [SERVER-OPTION...]: 8 sessions of 2 rounds, of which 3 get one wrong answer.
+# wrong KIND CODE REASONS: 8 sessions of 2 rounds, of which 3 get one wrong answer, streamed and whole.
 wrong() {
-    w_kind=$1 w_code=$2 w_reasons=$3
-    shift 3
-    for w_form in stream whole; do
-        w_option=
-        [ "$w_form" = whole ] && w_option=--no-stream
-        start "$w_kind-$w_form" "$tools/null_server" --sessions 8 --rounds 2 --wrong "$w_kind" --wrong-count 3 "$@" || return
-        # shellcheck disable=SC2086
-        stress "$w_kind-$w_form" --sessions 8 --rounds 2 $w_option
-        same "$w_kind-$w_form" "$w_code" "$code"
-        same "$w_kind-$w_form" "$w_reasons" "$(reasons "$w_kind-$w_form")"
-        stop
-    done
+    later "$1.stream" "$2" "$3" --sessions 8 --rounds 2
+    later "$1.whole" "$2" "$3" --sessions 8 --rounds 2 --no-stream
 }
 
 # ---- The incident's numbers
-start incident "$tools/null_server" --sessions 60 --rounds 4 --ctx 300 --wrong wrong-arguments --wrong-count 10
-stress incident --sessions 60 --rounds 4 --ctx 300 --max-tokens 2500 --timeout 240
+start incident "$tools/null_server" --sessions 60 --rounds 4 --wrong wrong-arguments --wrong-count 10
+stress incident --sessions 60 --rounds 4 --max-tokens 2500 --timeout 240
 same incident 1 "$code"
 same incident "CORRUPTION sessions: 10/60 = 16.7 % (95 % interval 8.3-28.5 %)" "$(tail -1 "$scratch/incident.out")"
-same incident "10 60 50" "$(value incident sessions.corrupt) $(value incident sessions.measured) $(value incident sessions.clean)"
-same incident "3 3 2 2" "$(for i in 0 1 2 3; do value incident "by_round.$i.corrupt"; done | xargs)"
+holds incident "10 60 50" sessions.corrupt sessions.measured sessions.clean
+holds incident "3 3 2 2" by_round.0.corrupt by_round.1.corrupt by_round.2.corrupt by_round.3.corrupt
 same incident 10 "$(find "$scratch/incident.transcripts" -name 'session-*.json' | wc -l | tr -d ' ')"
-same incident "10 0" "$(value incident baseline.taken) $(value incident baseline.cached)"
+holds incident "10 0" baseline.taken baseline.cached
 # The baselines are on disk now. The transcripts of the run before are gone, and their number is bounded.
-stress incident --sessions 60 --rounds 4 --ctx 300 --transcripts 4
-same incident-again "0 10" "$(value incident baseline.taken) $(value incident baseline.cached)"
-same incident-again "4 6" "$(value incident transcripts.kept) $(value incident transcripts.left_out)"
+stress incident --sessions 60 --rounds 4 --transcripts 4
+holds incident "0 10" baseline.taken baseline.cached
+holds incident "4 6" transcripts.kept transcripts.left_out
 same incident-again 4 "$(find "$scratch/incident.transcripts" -name 'session-*.json' | wc -l | tr -d ' ')"
-stress incident --sessions 60 --rounds 4 --ctx 300 --refresh --transcripts 0
-same incident-refresh "10 0" "$(value incident baseline.taken) $(value incident baseline.cached)"
+stress incident --sessions 60 --rounds 4 --refresh --transcripts 0
+holds incident "10 0" baseline.taken baseline.cached
 # A transcript says what was expected and what came, and is JSON.
-stress incident --sessions 60 --rounds 4 --ctx 300
+stress incident --sessions 60 --rounds 4
 python3 - "$scratch/incident.transcripts/session-000001.json" << 'END' && ok || fail "the transcript"
 import json, sys
 t = json.load(open(sys.argv[1]))
@@ -52,14 +42,15 @@ assert said == finding["expected"]["arguments"]
 assert t["messages"][6]["tool_call_id"] == t["messages"][5]["tool_calls"][0]["id"]
 END
 # The same seed gives the same sessions, another one others: the server knows those of seed 1 only.
-stress seed --sessions 60 --rounds 4 --ctx 300 --seed 2 --baseline off
-same seed 60 "$(value seed sessions.corrupt)"
+stress seed --sessions 60 --rounds 4 --seed 2 --baseline off
+holds seed "60" sessions.corrupt
 # Fewer at a time, spread out, with think time: the same counts.
-stress paced --sessions 20 --rounds 4 --ctx 300 --concurrency 5 --ramp 0.2 --think 0-0.05
-same paced 10 "$(value paced sessions.corrupt)"
+stress paced --sessions 20 --rounds 4 --concurrency 5 --ramp 0.2 --think 0-0.05
+holds paced "10" sessions.corrupt
 stop
 
 # ---- Every kind of wrong answer
+start kinds "$tools/null_server" --sessions 8 --rounds 2 --wrong by-tag --wrong-count 3
 wrong no-call 1 "no-call=3"
 wrong length-no-call 1 "length-no-call=3"
 wrong length-in-call 1 "length-in-call=3"
@@ -75,25 +66,33 @@ wrong garbled 1 "garbled=3"
 wrong loop 1 "loop=3"
 wrong text-too 0 ""
 wrong refusal 4 "refusal=3"
+compare
+stop
 # The model is wrong alone too: nothing is said against the server, and too little is measured.
-wrong wrong-arguments 4 "alone-too=3" --wrong-alone
+start alone "$tools/null_server" --sessions 8 --rounds 2 --wrong wrong-arguments --wrong-count 3 --wrong-alone
+stress alone --sessions 8 --rounds 2
+same alone 4 "$code"
+holds alone "alone-too=3" reasons
+stop
 
 # ---- The baseline of all, and --exact
 start exact "$tools/null_server" --sessions 8 --rounds 2 --wrong text-too --wrong-count 3
 stress exact --sessions 8 --rounds 2 --baseline all
-same exact "0 8" "$code $(value exact baseline.taken)"
-same exact 3 "$(value exact baseline.drifted_rounds)"
+same exact 0 "$code"
+holds exact "8" baseline.taken
+holds exact "3" baseline.drifted_rounds
 stress exact --sessions 8 --rounds 2 --exact
-same exact "1 text-differs=3" "$code $(reasons exact)"
-same exact "0 8" "$(value exact baseline.taken) $(value exact baseline.cached)"
+same exact 1 "$code"
+holds exact "text-differs=3" reasons
+holds exact "0 8" baseline.taken baseline.cached
 stop
 
 # ---- 2,000 sessions at a time, in one thread and 200 MiB
-start many "$tools/null_server" --sessions 2000 --rounds 2
+start many "$tools/null_server" --sessions 2000 --rounds 1
 python3 - "$gravel" "$url" "$scratch" << 'END' && ok || fail "2,000 sessions at a time"
 import json, resource, subprocess, sys
 gravel, url, scratch = sys.argv[1:]
-code = subprocess.call([gravel, "stress", "--base-url", url, "--model", "m", "--sessions", "2000", "--rounds", "2",
+code = subprocess.call([gravel, "stress", "--base-url", url, "--model", "m", "--sessions", "2000", "--rounds", "1",
                         "--baseline", "off", "--quiet", "--tag", "many", "--output", scratch], stdout=subprocess.DEVNULL)
 result = json.load(open(scratch + "/many.json"))
 assert code == 0 and result["sessions"]["clean"] == 2000 and result["options"]["concurrency"] == 2000, result["by_reason"]
@@ -116,9 +115,11 @@ rounds:
 END
 start own "$tools/null_server" --scenario "$scratch/own.yaml" --sessions 6 --rounds 2
 stress own --scenario "$scratch/own.yaml" --sessions 6 --rounds 2
-same own "0 6" "$code $(value own baseline.taken)"
+same own 0 "$code"
+holds own "6" baseline.taken
 stress own --scenario "$scratch/own.yaml" --sessions 6 --rounds 2 --baseline off
-same own "4 not-compared=6" "$code $(reasons own)"
+same own 4 "$code"
+holds own "not-compared=6" reasons
 stop
 
 # ---- Keys
@@ -126,7 +127,8 @@ start keys "$tools/null_server" --sessions 4 --rounds 1 --key right-key-12345
 GRAVEL_API_KEY=right-key-12345 stress keys --sessions 4 --rounds 1
 same keys 0 "$code"
 GRAVEL_API_KEY=wrong-key-12345 stress keys --sessions 4 --rounds 1
-same keys "4 unauthorised=4" "$code $(reasons keys)"
+same keys 4 "$code"
+holds keys "unauthorised=4" reasons
 grep -q -r wrong-key "$scratch/keys.json" "$scratch/keys.out" "$scratch/keys.err" && fail "keys: the key was written" || ok
 OTHER=right-key-12345 stress keys --sessions 4 --rounds 1 --api-key-env OTHER
 same keys 0 "$code"
@@ -148,7 +150,7 @@ kill -TERM "$stress_pid"
 wait "$stress_pid"
 same stopped 4 "$?"
 grep -q "INTERRUPTED" "$scratch/stopped.out" && ok || fail "stopped: not said"
-same stopped 4 "$(value stopped sessions.failed)"
+holds stopped "4" sessions.failed
 stop
 
 # ---- Usage
@@ -174,4 +176,5 @@ expect "host" 3 "cannot be found" "$gravel" stress --base-url http://no-such-hos
 
 # ---- The JSON has the keys that docs/stress.md explains, and no other.
 python3 "$here/schema.py" "$here/../../docs/stress.md" "$scratch"/*.json "$scratch"/incident.transcripts/*.json && ok || fail "docs/stress.md"
+compare
 finish

@@ -1,6 +1,6 @@
-// A server with every bad manner: hostile_server [OPTION...] MODE PORT-FILE. The modes are below, each a way of not
-// answering a chat completion as HTTP, server-sent events or OpenAI's API have it. One thread a connection; ends when
-// its standard input does.
+// A server with every bad manner: hostile_server [OPTION...] PORT-FILE. The modes are below, each a way of not
+// answering a chat completion as HTTP, server-sent events or OpenAI's API have it. A request names its mode by its tag,
+// up to the first dot. One thread a connection; ends when its standard input does.
 #include "answers.h"
 
 #include "base/memory.h"
@@ -431,8 +431,6 @@ static const struct {
 
 // ---- Serving ------------------------------------------------------------------------------------------------------
 
-static size_t mode;
-
 // Reads one request; its body is dropped. False when the client is gone or the request too long.
 static bool read_request(connection *c)
 {
@@ -471,10 +469,24 @@ static bool read_request(connection *c)
     return true;
 }
 
+// The mode that a request's tag names; the number of modes when there is none.
+static size_t mode_of(const char *id)
+{
+    size_t count = sizeof modes / sizeof *modes, length = strcspn(id, ".");
+    for (size_t i = 0; i < count; i++) {
+        if (strlen(modes[i].name) == length && memcmp(modes[i].name, id, length) == 0)
+            return i;
+    }
+    return count;
+}
+
 static void *serve(void *argument)
 {
     connection *c = argument;
     while (read_request(c)) {
+        size_t mode = mode_of(c->id);
+        if (mode == sizeof modes / sizeof *modes)
+            break;
         modes[mode].serve(c);
         if (!modes[mode].kept)
             break;
@@ -506,20 +518,16 @@ static void *listen_for_ever(void *argument)
 int main(int argc, char **argv)
 {
     int at = answers_open(&all, argc, argv);
-    if (at + 2 != argc) {
-        fprintf(stderr, "usage: hostile_server [OPTION...] MODE PORT-FILE\n");
+    if (at + 1 != argc) {
+        fprintf(stderr, "usage: hostile_server [OPTION...] PORT-FILE, or hostile_server list\n");
         return 2;
     }
-    // "list" prints the modes, so that the test runs each of them.
-    bool list = strcmp(argv[at], "list") == 0;
-    size_t count = sizeof modes / sizeof *modes;
-    for (mode = 0; mode < count && strcmp(modes[mode].name, argv[at]) != 0; mode++) {
-        if (list)
-            puts(modes[mode].name);
-    }
-    if (list || mode == count) {
+    // Prints the modes, so that the test can see that it runs each of them.
+    if (strcmp(argv[at], "list") == 0) {
+        for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+            puts(modes[i].name);
         answers_close(&all);
-        return list ? 0 : 2;
+        return 0;
     }
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
@@ -527,7 +535,7 @@ int main(int argc, char **argv)
     pthread_t thread;
     if (listener < 0 || bind(listener, (struct sockaddr *)&address, size) != 0 || listen(listener, 1024) != 0 ||
         getsockname(listener, (struct sockaddr *)&address, &size) != 0 ||
-        !answers_write_port(argv[at + 1], ntohs(address.sin_port)) ||
+        !answers_write_port(argv[at], ntohs(address.sin_port)) ||
         pthread_create(&thread, NULL, listen_for_ever, &listener) != 0) {
         perror("hostile_server");
         return 1;

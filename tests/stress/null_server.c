@@ -28,15 +28,20 @@ static struct MHD_Response *text_response(const char *text, size_t length, const
     return response;
 }
 
+static struct MHD_Response *new_answer(server *s, const answers_place *place, bool stream)
+{
+    size_t length;
+    char *body = answers_body(&s->all, place, stream, &length);
+    struct MHD_Response *made = text_response(body, length, stream ? "text/event-stream" : "application/json");
+    gv_free(body);
+    return made;
+}
+
 static struct MHD_Response *answer_for(server *s, const answers_place *place, bool stream)
 {
     size_t slot = ((place->session * s->all.rounds + place->round) * 2 + stream) * 2 + place->alone;
-    if (!s->ready[slot]) {
-        size_t length;
-        char *body = answers_body(&s->all, place, stream, &length);
-        s->ready[slot] = text_response(body, length, stream ? "text/event-stream" : "application/json");
-        gv_free(body);
-    }
+    if (!s->ready[slot])
+        s->ready[slot] = new_answer(s, place, stream);
     return s->ready[slot];
 }
 
@@ -68,7 +73,12 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
         !answers_find(&s->all, id, &place))
         return MHD_queue_response(connection, MHD_HTTP_NOT_FOUND, s->unknown);
     bool stream = accept && strstr(accept, "event-stream");
-    return MHD_queue_response(connection, MHD_HTTP_OK, answer_for(s, &place, stream));
+    if (!place.kind)
+        return MHD_queue_response(connection, MHD_HTTP_OK, answer_for(s, &place, stream));
+    struct MHD_Response *once = new_answer(s, &place, stream);
+    enum MHD_Result queued = MHD_queue_response(connection, MHD_HTTP_OK, once);
+    MHD_destroy_response(once);
+    return queued;
 }
 
 int main(int argc, char **argv)
