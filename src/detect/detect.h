@@ -27,6 +27,10 @@ gv_status gv_detect(const gv_trace *trace, gv_findings *findings, gv_error *erro
 gv_status gv_detect_race(const gv_trace *trace, gv_findings *findings, gv_error *error);
 gv_status gv_detect_incomplete(const gv_trace *trace, gv_findings *findings, gv_error *error);
 
+// Why it is a gap when a node of a recorded launch has no access record, or NULL when it accesses no memory that could
+// race.
+const char *gv_unrecorded_reason(const gv_node *node);
+
 // The race detector on one graph, for benchmarks and tests that build their own input. `reads`, `writes` and
 // `atomics` have one set a node; any may be NULL. The reads and writes of a node of precision extent are taken to be
 // tensors that it has maps of. The early sets are what is accessed before the grid-dependency wait; they count for

@@ -107,8 +107,7 @@ static gv_status inspect_trace(inspection *in)
 
 // ---- Armed launches ---------------------------------------------------------------------------------------------
 
-// Why a node without an access record is a gap, or NULL when it accesses no memory that could race.
-static const char *gap(const gv_node *node)
+const char *gv_unrecorded_reason(const gv_node *node)
 {
     if (node->flags & GV_NODE_DISABLED)
         return NULL;
@@ -170,7 +169,7 @@ static gv_status inspect_nodes(inspection *in, const gv_armed *armed, const gv_f
     gv_status status = GV_OK;
     for (uint32_t n = 0; n < flat->node_count && !status; n++) {
         const gv_flat_node *at = &flat->nodes[n];
-        const char *why = recorded[n] || at->is_exit ? NULL : gap(gv_flat_node_record(trace, flat, n));
+        const char *why = recorded[n] || at->is_exit ? NULL : gv_unrecorded_reason(gv_flat_node_record(trace, flat, n));
         if (why)
             status = add(in, (unseen){.kind = GV_INCOMPLETE_NODE,
                                       .graph = flat->instances[at->instance].graph,

@@ -94,6 +94,32 @@ void gv_json_ranges(gv_json *json, const char *key, const gv_range *ranges, size
 // The words stand at the index of their value; a value of a later version has none.
 #define WORD(names, value) ((size_t)(value) < sizeof(names) / sizeof *(names) ? (names)[value] : "unknown")
 
+const char *gv_coverage_state_key(enum gv_coverage_state state)
+{
+    switch (state) {
+    case GV_COVERAGE_NOTHING: return "nothing";
+    case GV_COVERAGE_NOT_RECORDED: return "not_recorded";
+    case GV_COVERAGE_NOT_EXECUTED: return "not_executed";
+    case GV_COVERAGE_EXACT: return "exact";
+    case GV_COVERAGE_EXTENT: return "extent";
+    case GV_COVERAGE_INCOMPLETE:
+    case GV_COVERAGE_STATES: break;
+    }
+    return "incomplete";
+}
+
+void gv_json_coverage(gv_json *json, const char *key, const size_t nodes[GV_COVERAGE_STATES])
+{
+    static const enum gv_coverage_state order[] = {GV_COVERAGE_EXACT,        GV_COVERAGE_EXTENT,
+                                                   GV_COVERAGE_INCOMPLETE,   GV_COVERAGE_NOT_EXECUTED,
+                                                   GV_COVERAGE_NOT_RECORDED, GV_COVERAGE_NOTHING};
+    gv_json_open_flat(json, key, '{');
+    gv_json_number(json, "nodes", gv_coverage_total(nodes));
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        gv_json_number(json, gv_coverage_state_key(order[i]), nodes[order[i]]);
+    gv_json_close(json);
+}
+
 const char *gv_graph_origin_name(enum gv_graph_origin origin)
 {
     static const char *const names[] = {"unknown", "captured", "built", "child", "updated", "body"};

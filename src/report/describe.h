@@ -2,6 +2,7 @@
 #ifndef GV_REPORT_DESCRIBE_H
 #define GV_REPORT_DESCRIBE_H
 
+#include "report/coverage.h"
 #include "report/json_writer.h"
 #include "report/stack.h"
 
@@ -20,6 +21,10 @@ void gv_json_id(gv_json *json, const char *key, uint64_t id);
 // [["0x...", "0x..."], ...], half-open.
 void gv_json_ranges(gv_json *json, const char *key, const gv_range *ranges, size_t count);
 
+// {"nodes", "exact", "extent", "incomplete", "not_executed", "not_recorded", "nothing"}.
+void gv_json_coverage(gv_json *json, const char *key, const size_t nodes[GV_COVERAGE_STATES]);
+
+const char *gv_coverage_state_key(enum gv_coverage_state state); // the key of that state there
 const char *gv_graph_origin_name(enum gv_graph_origin origin);
 const char *gv_allocation_kind_name(enum gv_allocation_kind kind);
 const char *gv_armed_status_name(enum gv_armed_status status);

@@ -280,6 +280,7 @@ gv_status gv_report_json(FILE *out, gv_trace *const *traces, size_t trace_count,
     gv_json_number(&json, "graphs", overview.graphs);
     gv_json_number(&json, "nodes", overview.nodes);
     gv_json_bool(&json, "complete", overview.complete);
+    gv_json_coverage(&json, "coverage", overview.covered);
     gv_json_close(&json);
     gv_json_close(&json);
     if (status == GV_OK && (scratch.failed || json.failed))

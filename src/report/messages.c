@@ -813,6 +813,48 @@ static void add_incomplete_parts(gv_string *out, const gv_overview *overview)
     }
 }
 
+const char *gv_coverage_state_name(enum gv_coverage_state state)
+{
+    switch (state) {
+    case GV_COVERAGE_NOTHING: return "need nothing";
+    case GV_COVERAGE_NOT_RECORDED: return "not recorded";
+    case GV_COVERAGE_NOT_EXECUTED: return "not executed";
+    case GV_COVERAGE_EXACT: return "exact";
+    case GV_COVERAGE_EXTENT: return "extent";
+    case GV_COVERAGE_INCOMPLETE:
+    case GV_COVERAGE_STATES: break;
+    }
+    return "incomplete";
+}
+
+const char *gv_message_coverage_reason(enum gv_coverage_state state)
+{
+    switch (state) {
+    case GV_COVERAGE_NOT_RECORDED: return "no launch of this graph was armed";
+    case GV_COVERAGE_NOT_EXECUTED: return "this body of a conditional node was not executed in any recorded launch";
+    case GV_COVERAGE_EXTENT: return "an upper bound of what it accesses is known";
+    case GV_COVERAGE_INCOMPLETE: return "not all of its accesses could be seen";
+    case GV_COVERAGE_NOTHING:
+    case GV_COVERAGE_EXACT:
+    case GV_COVERAGE_STATES: break;
+    }
+    return NULL;
+}
+
+void gv_message_coverage(gv_string *out, const size_t nodes[GV_COVERAGE_STATES])
+{
+    // The first three are always there, so that "0 incomplete" can be read and searched for.
+    static const enum gv_coverage_state always[] = {GV_COVERAGE_EXACT, GV_COVERAGE_EXTENT, GV_COVERAGE_INCOMPLETE},
+                                        others[] = {GV_COVERAGE_NOT_EXECUTED, GV_COVERAGE_NOT_RECORDED,
+                                                    GV_COVERAGE_NOTHING};
+    gv_string_add(out, "%s:", gv_count(gv_coverage_total(nodes), "node", "nodes"));
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++)
+        gv_string_add(out, "%s %s %s", i ? "," : "", gv_number(nodes[always[i]]), gv_coverage_state_name(always[i]));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (nodes[others[i]])
+            gv_string_add(out, ", %s %s", gv_number(nodes[others[i]]), gv_coverage_state_name(others[i]));
+}
+
 void gv_message_summary(gv_string *out, const gv_overview *overview)
 {
     gv_string_add(out, "%s", gv_count(overview->races, "race", "races"));

@@ -3,6 +3,7 @@
 #ifndef GV_REPORT_MESSAGES_H
 #define GV_REPORT_MESSAGES_H
 
+#include "report/coverage.h"
 #include "report/format.h"
 #include "report/overview.h"
 #include "report/stack.h"
@@ -49,6 +50,11 @@ const char *gv_incomplete_kind_name(enum gv_incomplete_kind kind);
 void gv_message_graph(gv_string *out, const gv_trace *trace, uint64_t graph);
 void gv_message_python_frame(gv_string *out, const gv_python_frame *frame);
 void gv_message_host_frame(gv_string *out, const gv_trace *trace, const gv_host_frame *frame);
+// "225 nodes: 190 exact, 35 extent, 0 incomplete", and how many are in other states where some are.
+void gv_message_coverage(gv_string *out, const size_t nodes[GV_COVERAGE_STATES]);
+const char *gv_coverage_state_name(enum gv_coverage_state state);
+// Why nodes are in a state when the trace gives no reason; NULL for states that need none.
+const char *gv_message_coverage_reason(enum gv_coverage_state state);
 void gv_message_summary(gv_string *out, const gv_overview *overview);
 
 #endif

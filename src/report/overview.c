@@ -278,6 +278,17 @@ static gv_status count_graphs(const gv_trace *trace, gv_overview *overview, gv_e
     return status;
 }
 
+static gv_status add_coverage(const gv_trace *trace, gv_overview *overview, gv_error *error)
+{
+    gv_coverage coverage;
+    gv_status status = gv_coverage_make(trace, false, &coverage, error);
+    for (size_t i = 0; status == GV_OK && i < GV_COVERAGE_STATES; i++)
+        overview->covered[i] += coverage.nodes[i];
+    if (status == GV_OK)
+        gv_coverage_free(&coverage);
+    return status;
+}
+
 gv_status gv_overview_make(gv_trace *const *traces, size_t trace_count, const gv_findings *findings,
                            gv_overview *overview, gv_error *error)
 {
@@ -296,6 +307,8 @@ gv_status gv_overview_make(gv_trace *const *traces, size_t trace_count, const gv
     gv_status status = gather_groups(traces, trace_count, findings, overview, error);
     for (size_t i = 0; i < trace_count && status == GV_OK; i++)
         status = count_graphs(traces[i], overview, error);
+    for (size_t i = 0; i < trace_count && status == GV_OK; i++)
+        status = add_coverage(traces[i], overview, error);
     if (status != GV_OK)
         gv_overview_free(overview);
     return status;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "detect/finding.h"
+#include "report/coverage.h"
 
 // Incomplete findings of one trace, kind and reason: `order[first]` to `order[first + count - 1]`. Reasons that hold
 // numbers of their graph (programmatic pairs, launches never armed) do not part groups.
@@ -34,7 +35,8 @@ typedef struct gv_overview {
     size_t unseen_nodes, unseen_graphs, unseen_graph_nodes;
     uint64_t unseen_graph;
     const char *unseen_reason;
-    size_t broken_graphs; // distinct graphs that could not be recorded in full
+    size_t broken_graphs;               // distinct graphs that could not be recorded in full
+    size_t covered[GV_COVERAGE_STATES]; // nodes of all launched graphs by what is known of them
     gv_incomplete_group *groups;
     size_t group_count;
     size_t *order; // indices of incomplete findings, group by group, graphs and nodes ascending

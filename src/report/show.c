@@ -2,7 +2,9 @@
 // out as JSON (schema "gravel-show", version 1).
 #include "access/range_set.h"
 #include "base/memory.h"
+#include "report/coverage.h"
 #include "report/describe.h"
+#include "report/messages.h"
 #include "report/names.h"
 #include "report/overview.h"
 #include "report/report.h"
@@ -19,6 +21,7 @@ typedef struct show_context {
     uint64_t graph;
     gv_table table;
     gv_string text;
+    gv_coverage coverage; // of the coverage table, whose second part is printed behind the first
     gv_error *error;
 } show_context;
 
@@ -351,6 +354,110 @@ static gv_status show_launches(show_context *show)
     return status;
 }
 
+// ---- coverage ---------------------------------------------------------------------------------------------------
+
+static const gv_column coverage_columns[] = {
+    {"graph", "graph", true},
+    {"name", "name", false},
+    {"recorded", "recorded", true},
+    {"nodes", "nodes", true},
+    {"exact", "exact", true},
+    {"extent", "extent", true},
+    {"incomplete", "incomplete", true},
+    {"not_executed", "not executed", true},
+    {"not_recorded", "not recorded", true},
+    {"nothing", "need nothing", true},
+    {"bytes", "bytes seen", true},
+    {"extent_bytes", "more in extents", true},
+    {"reasons", NULL, false},
+    {"place", "made at", false},
+};
+
+static const gv_column reason_columns[] = {
+    {"state", "state", false},      {"nodes", "nodes", true}, {"graphs", "graphs", true},
+    {"examples", "such as", false}, {"reason", "why", false},
+};
+
+static void put_reasons(show_context *show, const gv_coverage_graph *row)
+{
+    gv_json *json = gv_table_array(&show->table);
+    for (size_t i = 0; json && i < row->reason_count; i++) {
+        const gv_coverage_reason *reason = &row->reasons[i];
+        gv_json_open(json, NULL, '{');
+        gv_json_text(json, "state", gv_coverage_state_key(reason->state));
+        gv_json_number(json, "nodes", reason->nodes);
+        gv_json_text(json, "reason", reason->text);
+        gv_json_open(json, "examples", '[');
+        for (size_t k = 0; k < reason->example_count; k++) {
+            const gv_graph *graph = gv_trace_graph(show->trace, reason->examples[k].graph);
+            gv_json_open(json, NULL, '{');
+            gv_json_number(json, "graph", reason->examples[k].graph);
+            gv_json_number(json, "node", reason->examples[k].node);
+            gv_node_name(&show->text, show->trace, graph, reason->examples[k].node, NAME_WIDTH);
+            gv_json_text(json, "name", gv_string_text(&show->text));
+            gv_string_clear(&show->text);
+            gv_json_close(json);
+        }
+        gv_json_close(json);
+        gv_json_close(json);
+    }
+    gv_table_array_end(&show->table);
+}
+
+static gv_status show_coverage(show_context *show)
+{
+    gv_status status = gv_coverage_make(show->trace, true, &show->coverage, show->error);
+    for (size_t i = 0; i < show->coverage.graph_count && status == GV_OK; i++) {
+        const gv_coverage_graph *row = &show->coverage.graphs[i];
+        const gv_graph *graph = gv_trace_graph(show->trace, row->graph);
+        if (!wanted(show, row->graph))
+            continue;
+        gv_table_index(&show->table, row->graph);
+        gv_table_text(&show->table, graph->name);
+        gv_table_amount(&show->table, row->recorded);
+        gv_table_amount(&show->table, gv_coverage_total(row->nodes));
+        gv_table_amount(&show->table, row->nodes[GV_COVERAGE_EXACT]);
+        gv_table_amount(&show->table, row->nodes[GV_COVERAGE_EXTENT]);
+        gv_table_amount(&show->table, row->nodes[GV_COVERAGE_INCOMPLETE]);
+        gv_table_some(&show->table, row->nodes[GV_COVERAGE_NOT_EXECUTED]);
+        gv_table_some(&show->table, row->nodes[GV_COVERAGE_NOT_RECORDED]);
+        gv_table_some(&show->table, row->nodes[GV_COVERAGE_NOTHING]);
+        gv_table_amount(&show->table, row->bytes);
+        gv_table_some(&show->table, row->extent_bytes);
+        put_reasons(show, row);
+        put_place(show, graph->stack);
+    }
+    return status;
+}
+
+// The reasons of all graphs together, since fifty batch sizes have the same ones, or of the one asked for.
+static void show_coverage_reasons(show_context *show)
+{
+    const gv_coverage_reason *reasons = show->coverage.reasons;
+    size_t count = show->graph ? 0 : show->coverage.reason_count;
+    for (size_t i = 0; show->graph && i < show->coverage.graph_count; i++) {
+        if (show->coverage.graphs[i].graph == show->graph) {
+            reasons = show->coverage.graphs[i].reasons;
+            count = show->coverage.graphs[i].reason_count;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        const gv_coverage_reason *reason = &reasons[i];
+        gv_table_text(&show->table, gv_coverage_state_name(reason->state));
+        gv_table_amount(&show->table, reason->nodes);
+        gv_table_amount(&show->table, reason->graphs);
+        for (size_t k = 0; k < reason->example_count; k++) {
+            uint64_t graph = reason->examples[k].graph;
+            uint32_t node = reason->examples[k].node;
+            gv_string_add(&show->text, "%s#%" PRIu32 " ", k ? ", " : "", node);
+            gv_node_name(&show->text, show->trace, gv_trace_graph(show->trace, graph), node, NAME_WIDTH);
+            gv_string_add(&show->text, " of graph #%" PRIu64, graph);
+        }
+        put_scratch(show);
+        gv_table_text(&show->table, reason->text);
+    }
+}
+
 // ---- The list of tables -----------------------------------------------------------------------------------------
 
 #define COLUMNS(array) array, sizeof(array) / sizeof *(array)
@@ -361,13 +468,20 @@ static const struct {
     size_t column_count;
     gv_status (*fill)(show_context *show);
     const char *nothing;
+    // What stands behind the table when it is text and has rows; JSON has it in the rows.
+    const gv_column *more_columns;
+    size_t more_column_count;
+    void (*fill_more)(show_context *show);
 } tables[] = {
-    {"graphs", COLUMNS(graph_columns), show_graphs, "No graph was captured or built."},
-    {"nodes", COLUMNS(node_columns), show_nodes, "There are no nodes."},
-    {"edges", COLUMNS(edge_columns), show_edges, "There are no edges."},
-    {"access", COLUMNS(access_columns), show_access, "No launch was recorded with its accesses."},
-    {"allocations", COLUMNS(allocation_columns), show_allocations, "No allocation was recorded."},
-    {"launches", COLUMNS(launch_columns), show_launches, "No graph was launched."},
+    {"graphs", COLUMNS(graph_columns), show_graphs, "No graph was captured or built.", NULL, 0, NULL},
+    {"nodes", COLUMNS(node_columns), show_nodes, "There are no nodes.", NULL, 0, NULL},
+    {"edges", COLUMNS(edge_columns), show_edges, "There are no edges.", NULL, 0, NULL},
+    {"access", COLUMNS(access_columns), show_access, "No launch was recorded with its accesses.", NULL, 0, NULL},
+    {"coverage", COLUMNS(coverage_columns), show_coverage,
+     "No graph was launched. (Child graphs and bodies count with the graph that they lie in.)", COLUMNS(reason_columns),
+     show_coverage_reasons},
+    {"allocations", COLUMNS(allocation_columns), show_allocations, "No allocation was recorded.", NULL, 0, NULL},
+    {"launches", COLUMNS(launch_columns), show_launches, "No graph was launched.", NULL, 0, NULL},
 };
 
 gv_status gv_report_show(FILE *out, const gv_trace *trace, const char *table, uint64_t graph_filter, bool json,
@@ -377,9 +491,10 @@ gv_status gv_report_show(FILE *out, const gv_trace *trace, const char *table, ui
     while (chosen < sizeof tables / sizeof *tables && strcmp(tables[chosen].name, table) != 0)
         chosen++;
     if (chosen == sizeof tables / sizeof *tables)
-        return gv_fail(error, GV_ERR_USAGE,
-                       "there is no table \"%s\"; there are graphs, nodes, edges, access, allocations and launches",
-                       table);
+        return gv_fail(
+            error, GV_ERR_USAGE,
+            "there is no table \"%s\"; there are graphs, nodes, edges, access, coverage, allocations and launches",
+            table);
     if (graph_filter && tables[chosen].columns == allocation_columns)
         return gv_fail(error, GV_ERR_USAGE, "allocations belong to no graph: leave out --graph");
     if (graph_filter && !gv_trace_graph(trace, graph_filter))
@@ -400,11 +515,21 @@ gv_status gv_report_show(FILE *out, const gv_trace *trace, const char *table, ui
     }
     gv_table_open(&show.table, tables[chosen].columns, tables[chosen].column_count, json ? &writer : NULL);
     gv_status status = tables[chosen].fill(&show);
-    gv_string_free(&show.text);
     // The table is closed on every path, since it owns its cells; its own failure counts only when there is no other.
     gv_status closed = gv_table_close(&show.table, out, tables[chosen].nothing, status == GV_OK ? error : NULL);
     if (status == GV_OK)
         status = closed;
+    if (status == GV_OK && !json && tables[chosen].fill_more) {
+        gv_table_open(&show.table, tables[chosen].more_columns, tables[chosen].more_column_count, NULL);
+        tables[chosen].fill_more(&show);
+        if (show.table.cell_count)
+            fputc('\n', out);
+        status = gv_table_close(&show.table, out, NULL, error);
+    }
+    if (status == GV_OK && show.text.failed)
+        status = gv_fail(error, GV_ERR_MEMORY, "out of memory while the table was written");
+    gv_string_free(&show.text);
+    gv_coverage_free(&show.coverage);
     if (json) {
         gv_json_close(&writer);
         gv_json_close(&writer);

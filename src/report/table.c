@@ -82,6 +82,16 @@ void gv_table_amount(gv_table *table, uint64_t number)
     end_cell(table);
 }
 
+void gv_table_some(gv_table *table, uint64_t number)
+{
+    if (number || table->json) {
+        gv_table_amount(table, number);
+    } else {
+        begin_cell(table);
+        end_cell(table);
+    }
+}
+
 void gv_table_address(gv_table *table, uint64_t address)
 {
     const char *key = begin_cell(table);
@@ -135,6 +145,21 @@ void gv_table_ranges(gv_table *table, const gv_range *ranges, size_t count, size
     end_cell(table);
 }
 
+gv_json *gv_table_array(gv_table *table)
+{
+    const char *key = begin_cell(table);
+    if (key)
+        gv_json_open(table->json, key, '[');
+    return table->json;
+}
+
+void gv_table_array_end(gv_table *table)
+{
+    if (table->json)
+        gv_json_close(table->json);
+    end_cell(table);
+}
+
 // A column of the table as it is printed.
 typedef struct shape {
     const gv_column *column;
@@ -185,7 +210,8 @@ gv_status gv_table_close(gv_table *table, FILE *out, const char *nothing, gv_err
     shape *shapes = gv_calloc(table->column_count, sizeof *shapes);
     bool failed = table->failed || table->scratch.failed || !shapes;
     if (!failed && !table->json && !table->cell_count) {
-        fprintf(out, "%s\n", nothing);
+        if (nothing)
+            fprintf(out, "%s\n", nothing);
     } else if (!failed && !table->json) {
         size_t count = measure(table, shapes);
         print_line(out, shapes, count, NULL);

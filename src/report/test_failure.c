@@ -14,7 +14,8 @@
 static gv_function functions[] = {{0}, {.name = "_Z5scaleIfEvPT_S0_i"}, {.name = "gather"}};
 static gv_node nodes[] = {{.kind = GV_NODE_KERNEL, .function = 1, .stack = 1, .stream = 1},
                           {.kind = GV_NODE_KERNEL, .function = 2, .stack = 1, .stream = 2}};
-static gv_graph graphs[] = {{0}, {.id = 1, .origin = GV_GRAPH_CAPTURED, .name = "", .nodes = nodes, .node_count = 2}};
+static gv_graph graphs[] = {
+    {0}, {.id = 1, .origin = GV_GRAPH_CAPTURED, .name = "", .nodes = nodes, .node_count = 2, .whole = true}};
 static gv_python_frame frames[] = {{"/srv/model.py", "step", 12}};
 static gv_stack stacks[] = {{0}, {.python = frames, .python_count = 1}};
 static gv_armed armed[] = {{.launch = 1, .graph = 1}};
@@ -92,8 +93,19 @@ static gv_status write_launches(FILE *out, gv_error *error)
     return gv_report_show(out, &trace, "launches", 0, false, error);
 }
 
+static gv_status write_coverage(FILE *out, gv_error *error)
+{
+    return gv_report_show(out, &trace, "coverage", 0, false, error);
+}
+
+static gv_status write_coverage_rows(FILE *out, gv_error *error)
+{
+    return gv_report_show(out, &trace, "coverage", 1, true, error);
+}
+
 typedef gv_status (*writer)(FILE *out, gv_error *error);
-static const writer writers[] = {write_text, write_json, write_graphs, write_nodes, write_access, write_launches};
+static const writer writers[] = {write_text,   write_json,     write_graphs,   write_nodes,
+                                 write_access, write_launches, write_coverage, write_coverage_rows};
 
 static void each_allocation_may_fail(void **state)
 {

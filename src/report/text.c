@@ -203,6 +203,10 @@ gv_status gv_report_text(FILE *out, gv_trace *const *traces, size_t trace_count,
         if (!overview.groups[i].suppressed)
             print_incomplete(&report, &overview.groups[i], findings, &overview);
     }
+    if (gv_coverage_total(overview.covered)) {
+        gv_message_coverage(&report.text, overview.covered);
+        print_paragraph(&report, "coverage  ");
+    }
     gv_message_summary(&report.text, &overview);
     print_paragraph(&report, "");
     bool failed = report.text.failed || report.label.failed;

@@ -51,7 +51,8 @@ typedef struct gv_loader {
     size_t late_count, late_capacity;
     struct access_reasons *access_reasons; // beside trace->accesses
     size_t reason_capacity;
-    size_t operation_capacity, exec_version_capacity, access_capacity, armed_capacity, note_capacity, execution_capacity;
+    size_t operation_capacity, exec_version_capacity, access_capacity, armed_capacity, note_capacity,
+        execution_capacity;
 } gv_loader;
 
 // Which allocation held which addresses when, sorted by address, as an implicit balanced tree.

@@ -178,7 +178,7 @@ typedef struct gv_numbers {
     FIELD(6, NUMBER, stream)   /* stream the launch was captured on; 0: not captured or not known */                   \
     FIELD(7, NUMBER, order)    /* place in the order in which the nodes were made, from 1; 0: not known */             \
     FIELD(8, NUMBERS, shape)   /* kernel: grid x y z, block x y z, shared bytes */                                     \
-    FIELD(9, NUMBERS, detail)  /* memcpy, memset, conditional: see below; event nodes: event id; host: function, data */ \
+    FIELD(9, NUMBERS, detail)  /* memcpy, memset, conditional: see below; event: its id; host: function, data */       \
     FIELD(10, NUMBER, child)   /* graph id of a child graph; of the first body of a conditional */                     \
     FIELD(11, NUMBER, flags)   /* enum gv_node_flag */                                                                 \
     FIELD(12, NUMBER, context)
@@ -207,10 +207,10 @@ typedef struct gv_numbers {
     FIELD(7, NUMBER, node) /* index + 1 of the node the status is about; 0: none */
 
 // What one node of an armed launch accessed. Range fields: see gv_ranges_encode in trace/ranges.h. A byte that was
-// accessed atomically is in `atomics` and not, for that access, in reads or writes. For a child graph's node, `graph` is the
-// child's snapshot. A node in a body has one for each execution of the body. From `wait` on: of a kernel behind a
-// programmatic edge, how it stands to its grid-dependency wait. The early ranges, those it accessed before the wait, are
-// part of the others.
+// accessed atomically is in `atomics` and not, for that access, in reads or writes. For a child graph's node, `graph`
+// is the child's snapshot. A node in a body has one for each execution of the body. From `wait` on: of a kernel behind
+// a programmatic edge, how it stands to its grid-dependency wait. The early ranges, those it accessed before the wait,
+// are part of the others.
 #define GV_ACCESS_FIELDS(FIELD)                                                                                        \
     FIELD(1, NUMBER, launch)                                                                                           \
     FIELD(2, NUMBER, graph)                                                                                            \
@@ -311,7 +311,13 @@ enum gv_copy_flag {
     GV_COPY_UNKNOWN = 1u << 4        // arrays or addresses the recorder could not classify
 };
 
-enum gv_graph_origin { GV_GRAPH_CAPTURED = 1, GV_GRAPH_BUILT = 2, GV_GRAPH_CHILD = 3, GV_GRAPH_UPDATED = 4, GV_GRAPH_BODY = 5 };
+enum gv_graph_origin {
+    GV_GRAPH_CAPTURED = 1,
+    GV_GRAPH_BUILT = 2,
+    GV_GRAPH_CHILD = 3,
+    GV_GRAPH_UPDATED = 4,
+    GV_GRAPH_BODY = 5
+};
 
 enum gv_graph_flag {
     GV_GRAPH_UNREADABLE = 1u << 0, // the driver refused to list nodes or edges; a note says what
@@ -344,8 +350,8 @@ enum gv_node_flag {
 //         destination slice bytes, source slice bytes
 // memset: destination, value, element size, width in elements, height, pitch
 // alloc: address, size; free: address
-// conditional: type (CUgraphConditionalNodeType), handle, default value, whether the default is assigned at each launch,
-//              then the graph id of each body in the order of the driver
+// conditional: type (CUgraphConditionalNodeType), handle, default value, whether the default is assigned at each
+//              launch, then the graph id of each body in the order of the driver
 enum { GV_CONDITIONAL_BODIES = 4 }; // where the bodies begin
 
 enum gv_armed_status {

@@ -20,9 +20,9 @@ void write_file(const char *path, const void *data, size_t size);
 const char *scratch(const char *name);
 void remove_scratch(void);
 
-// Writes a complete little trace with every record type but `execution`: two streams, four allocations of which one is freed, a
-// captured graph of five nodes with a child graph of one, an armed launch and symbols. Flushes after the definitions,
-// after the graphs and at the end: three frames. The writer stays open.
+// Writes a complete little trace with every record type but `execution`: two streams, four allocations of which one is
+// freed, a captured graph of five nodes with a child graph of one, an armed launch and symbols. Flushes after the
+// definitions, after the graphs and at the end: three frames. The writer stays open.
 void write_sample(gv_writer *writer);
 
 // One access record with `count` ranges of 16 bytes, 64 apart, from `address` on, into all of reads.

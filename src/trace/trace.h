@@ -186,8 +186,8 @@ gv_status gv_trace_load(const char *path, gv_trace **trace, gv_error *error);
 gv_status gv_trace_load_memory(const void *data, size_t size, const char *name, gv_trace **trace, gv_error *error);
 void gv_trace_free(gv_trace *trace);
 
-// The bodies of a conditional node: graph ids in the driver's order, 0 where one is not in the trace. *count is 0 for any
-// other node, and for one whose bodies were not recorded.
+// The bodies of a conditional node: graph ids in the driver's order, 0 where one is not in the trace. *count is 0 for
+// any other node, and for one whose bodies were not recorded.
 const uint64_t *gv_node_bodies(const gv_node *node, size_t *count);
 
 // The operation with this sequence number, or NULL.

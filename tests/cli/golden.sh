@@ -41,6 +41,7 @@ golden check-buckets.txt 1 check buckets.gravel
 golden check-buckets-verbose.txt 1 check --verbose buckets.gravel
 golden check-buckets-files.txt 1 check rank.gravel buckets.gravel
 golden check-child.txt 1 check child.gravel
+golden check-bodies.txt 1 check bodies.gravel
 golden check-ranges.txt 1 check --ranges 2 ranges.gravel
 golden check-extents.txt 1 check extents.gravel
 golden check-hostile.txt 1 check hostile.gravel
@@ -57,9 +58,10 @@ golden check-waits.json 1 check --json waits.gravel
 golden check-several.json 1 check --json several.gravel
 golden check-buckets.json 1 check --json buckets.gravel
 golden check-extents.json 1 check --json extents.gravel
+golden check-bodies.json 1 check --json bodies.gravel
 golden check-hostile.json 1 check --json hostile.gravel
 golden check-suppressed.json 0 check --json --suppress race.supp race.gravel
-for table in graphs nodes edges access allocations launches; do
+for table in graphs nodes edges access coverage allocations launches; do
     golden "show-several-$table.txt" 0 show several.gravel "$table"
     golden "show-several-$table.json" 0 show --json several.gravel "$table"
 done
@@ -70,6 +72,15 @@ golden show-child-graphs.txt 0 show child.gravel graphs
 golden show-child-nodes.txt 0 show child.gravel nodes --graph 2
 golden show-ranges-access.txt 0 show ranges.gravel access
 golden show-extents-access.txt 0 show extents.gravel access
+golden show-bodies-nodes.txt 0 show bodies.gravel nodes
+golden show-bodies-access.txt 0 show bodies.gravel access
+golden show-bodies-coverage.txt 0 show bodies.gravel coverage
+golden show-bodies-coverage.json 0 show --json bodies.gravel coverage
+golden show-bodies-coverage-graph.txt 0 show bodies.gravel coverage --graph 1
+golden show-bodies-coverage-body.txt 0 show bodies.gravel coverage --graph 3
+golden show-buckets-coverage.txt 0 show buckets.gravel coverage
+golden show-extents-coverage.txt 0 show extents.gravel coverage
+golden show-no-graphs-coverage.txt 0 show no-graphs.gravel coverage
 golden show-nothing.txt 0 show no-graphs.gravel graphs
 golden show-truncated.txt 0 show truncated.gravel nodes
 

@@ -123,6 +123,20 @@ static void access_of(uint64_t launch, uint64_t graph, uint64_t node, uint64_t r
           .reads = encode(reads, read, read_bytes), .writes = encode(writes, write, write_bytes), .duration_ns = 5000);
 }
 
+static void execution_of(uint64_t launch, uint64_t id, uint64_t body)
+{
+    WRITE(execution, .launch = launch, .id = id, .graph = body);
+}
+
+// 64 bytes of each.
+static void in_execution(uint64_t launch, uint64_t graph, uint64_t node, uint64_t execution, uint64_t read,
+                         uint64_t write)
+{
+    uint8_t reads[64], writes[64];
+    WRITE(access, .launch = launch, .graph = graph, .node = node, .execution = execution, .source = GV_SOURCE_SANITIZER,
+          .reads = encode(reads, read, 64), .writes = encode(writes, write, 64), .duration_ns = 5000);
+}
+
 static void unseen(uint64_t launch, uint64_t graph, uint64_t node)
 {
     WRITE(access, .launch = launch, .graph = graph, .node = node, .source = GV_SOURCE_SANITIZER,
@@ -388,6 +402,54 @@ static void write_child(const char *path)
     end(5);
 }
 
+// A branch and a loop. The branch's else body never ran; an iteration of the loop races with what stands beside it. One
+// more graph was refused, and one never armed.
+static void write_bodies(const char *path)
+{
+    begin(path, 812, "python serve.py");
+    definitions();
+    WRITE(graph, .id = 1, .origin = GV_GRAPH_CAPTURED, .nodes = 5, .edges = 3, .stack = STACK_CAPTURE,
+          .name = TEXT("decode"));
+    kernel(1, 0, FUNCTION_SCALE, STACK_COPY, 1);
+    WRITE(node, .graph = 1, .index = 1, .kind = GV_NODE_CONDITIONAL, .order = 2, .child = 2, .stack = STACK_TOPK,
+          .detail = NUMBERS(0, 0x100, 0, 1, 2, 3)); // IF with else
+    WRITE(node, .graph = 1, .index = 2, .kind = GV_NODE_CONDITIONAL, .order = 3, .child = 4, .stack = STACK_TOPK,
+          .detail = NUMBERS(1, 0x200, 1, 1, 4)); // WHILE
+    kernel(1, 3, FUNCTION_TOPK, STACK_TOPK, 2);
+    WRITE(node, .graph = 1, .index = 4, .kind = GV_NODE_EMPTY, .order = 5);
+    WRITE(edges, .graph = 1, .items = NUMBERS(0, 1, 0, 0, 1, 2, 0, 0, 2, 4, 0, 0));
+    for (uint64_t body = 2; body <= 4; body++) {
+        WRITE(graph, .id = body, .origin = GV_GRAPH_BODY, .nodes = 2, .edges = 1, .parent = 1,
+              .parent_node = body == 4 ? 2 : 1);
+        kernel(body, 0, body == 3 ? FUNCTION_GEMM : FUNCTION_SCALE, STACK_COPY, 1);
+        kernel(body, 1, FUNCTION_TRITON, STACK_COPY, 1);
+        WRITE(edges, .graph = body, .items = NUMBERS(0, 1, 0, 0));
+    }
+    launch(4, 1, 1);
+    access_of(5, 1, 0, 0, 0, BUFFER, 64);
+    access_of(5, 1, 3, OTHER + 0x2000, 64, BUFFER + 0x3000, 64);
+    execution_of(5, 1, 2);
+    in_execution(5, 2, 0, 1, BUFFER, OTHER);
+    in_execution(5, 2, 1, 1, OTHER, BUFFER + 0x1000);
+    for (uint64_t iteration = 2; iteration <= 4; iteration++) {
+        execution_of(5, iteration, 4);
+        in_execution(5, 4, 0, iteration, BUFFER, OTHER + 0x800 * iteration);
+        in_execution(5, 4, 1, iteration, OTHER + 0x800 * iteration, BUFFER + 0x2000);
+    }
+    WRITE(armed, .launch = 5, .exec = 1, .graph = 1, .duration_ns = 90000);
+    for (uint64_t graph = 5; graph <= 6; graph++) {
+        WRITE(graph, .id = graph, .origin = GV_GRAPH_CAPTURED, .nodes = 2, .edges = 1, .stack = STACK_HOST);
+        kernel(graph, 0, FUNCTION_SCALE, STACK_COPY, 1);
+        kernel(graph, 1, graph == 5 ? FUNCTION_TOPK : FUNCTION_TRITON, STACK_TOPK, 1);
+        WRITE(edges, .graph = graph, .items = NUMBERS(0, 1, 0, 0));
+    }
+    launch(6, 2, 5);
+    WRITE(armed, .launch = 7, .exec = 2, .graph = 5, .status = GV_ARMED_REFUSED,
+          .reason = TEXT("a kernel of it launches graphs from the device"));
+    launch(8, 3, 6);
+    end(9);
+}
+
 // A pair with many ranges of all three kinds, atomics on one side, and accesses known as an upper bound on the other.
 static void write_ranges(const char *path)
 {
@@ -509,6 +571,7 @@ int main(int argc, char **argv)
     write_several("several.gravel");
     write_buckets("buckets.gravel");
     write_child("child.gravel");
+    write_bodies("bodies.gravel");
     write_ranges("ranges.gravel");
     write_extents("extents.gravel");
     write_hostile("hostile.gravel");

@@ -23,6 +23,9 @@ class Conditional(unittest.TestCase):
     def assert_complete(self, report):
         self.assertEqual(report["findings"], [])
         self.assertTrue(report["summary"]["complete"])
+        coverage = report["summary"]["coverage"]
+        self.assertGreater(coverage["exact"], 0)
+        self.assertEqual(coverage["exact"] + coverage["nothing"], coverage["nodes"])
 
     def records(self, run):
         """How often each kernel was recorded in the first recorded launch, by name: once for each execution."""
@@ -51,6 +54,10 @@ class Conditional(unittest.TestCase):
         self.assertEqual(races(run.checks[0]), [])
         self.assertEqual([(f["kind"], f["affected"]) for f in incompletes(run.checks[0])], [("not-executed", 1)])
         self.assertFalse(run.checks[0]["summary"]["complete"])
+        rows = run.show("coverage")
+        self.assertEqual(sum(row["not_executed"] for row in rows), 1)
+        self.assertEqual([(r["state"], r["nodes"]) for row in rows for r in row["reasons"]], [("not_executed", 1)])
+        self.assertEqual(sum(row["nodes"] for row in rows), run.checks[0]["summary"]["coverage"]["nodes"])
         # Two launches execute both.
         self.assert_complete(self.record("if-else", options=("--arm", "all")).checks[0])
 
@@ -72,6 +79,7 @@ class Conditional(unittest.TestCase):
     def test_a_loop_that_is_not_entered(self):
         report = self.record("while-zero").checks[0]
         self.assertEqual([(f["kind"], f["affected"]) for f in incompletes(report)], [("not-executed", 2)])
+        self.assertEqual(report["summary"]["coverage"]["not_executed"], 2)
 
     def test_switch(self):
         report = self.record("switch").checks[0]
