@@ -181,8 +181,8 @@ class Limits(Pair):
             worker.wait_empty()
 
 
-class Lost(Pair):
-    """Parts that die."""
+class LostDecode(Pair):
+    """Decode servers that die."""
 
     def test_decode_killed_in_mid_stream(self):
         router = self.start(decode=ENDLESS)
@@ -250,6 +250,30 @@ class Lost(Pair):
         self.prefill.wait_empty()
         self.wait_state(router, relays=0)
 
+    def test_another_worker_takes_over(self):
+        router = self.start(decode=ENDLESS)
+        self.worker("decode", router)
+        self.wait_ready(router, decode=2)
+        # Each has some of these; those of the dead one had told their clients nothing yet and are tried again.
+        results = []
+        threads = [threading.Thread(target=lambda seed=seed: results.append(self.assert_right(router, seed)))
+                   for seed in range(6)]
+        for thread in threads:
+            thread.start()
+        wait_for(lambda: self.decode.pages()["taken"] >= 2, "requests at the slow server")
+        self.decode.kill()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(results), 6)
+        state = router.get_json("/debug/state")[1]
+        self.assertGreaterEqual(state["retried"], 2)
+        self.assertEqual(state["failed"], 0)
+        self.prefill.wait_empty()
+
+
+class LostOther(Pair):
+    """Other parts than the decode server that die, and clients."""
+
     def test_prefill_killed(self):
         router = self.start(prefill=("--hold", 500_000_000), decode=SLOWER)
         running = self.stream(router, 1)
@@ -292,26 +316,6 @@ class Lost(Pair):
             worker.wait_empty()
         self.wait_state(router, relays=0)
         self.assert_right(router)
-
-    def test_another_worker_takes_over(self):
-        router = self.start(decode=ENDLESS)
-        self.worker("decode", router)
-        self.wait_ready(router, decode=2)
-        # Each has some of these; those of the dead one had told their clients nothing yet and are tried again.
-        results = []
-        threads = [threading.Thread(target=lambda seed=seed: results.append(self.assert_right(router, seed)))
-                   for seed in range(6)]
-        for thread in threads:
-            thread.start()
-        wait_for(lambda: self.decode.pages()["taken"] >= 2, "requests at the slow server")
-        self.decode.kill()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(len(results), 6)
-        state = router.get_json("/debug/state")[1]
-        self.assertGreaterEqual(state["retried"], 2)
-        self.assertEqual(state["failed"], 0)
-        self.prefill.wait_empty()
 
 
 class Leaving(Pair):

@@ -197,8 +197,8 @@ class Shared(unittest.TestCase):
         self.assertEqual(self.server.request("GET", "/ping")[0], 200)
 
 
-class Disturbed(unittest.TestCase):
-    """Tests that need a server of their own."""
+class Own(unittest.TestCase):
+    """For tests that need a server of their own."""
 
     def start(self, *options):
         server = Server(BUILD, "serve", "--repair", *options)
@@ -209,6 +209,10 @@ class Disturbed(unittest.TestCase):
         stream = Stream(server, dict(Story(seed).ask(), **more))
         self.addCleanup(stream.close)
         return stream
+
+
+class Disturbed(Own):
+    """Too many clients, and clients that misbehave."""
 
     def test_too_many_requests(self):
         server = self.start("--max-requests", 2, *SLOW)
@@ -272,7 +276,9 @@ class Disturbed(unittest.TestCase):
             client.close()
         self.assertEqual(server.request("GET", "/health")[0], 200)
 
-    # ---- Shutdown ----
+
+class Shutdown(Own):
+    """Ends, asked for or not."""
 
     def test_sigterm_finishes_what_runs(self):
         server = self.start("--batch", 2, *SLOW)
@@ -337,8 +343,8 @@ class Disturbed(unittest.TestCase):
         with self.assertRaises(ConnectionError):
             stream.answer()
 
-    # ---- The command line ----
 
+class CommandLine(Own):
     def run_program(self, *arguments):
         environment = dict(os.environ, LD_LIBRARY_PATH=os.path.join(BUILD, "soft"))
         result = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=PATIENCE, env=environment)
