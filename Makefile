@@ -2,7 +2,7 @@
 BUILD ?= build
 CMAKE_FLAGS ?=
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test twins bench gpu-test lab-study lab-kills lab-slurm install clean check-format
+.PHONY: deps build demo test twins bench gpu-test lab-study lab-kills lab-slurm lab-specimen install clean check-format
 
 deps:
 	@sh cmake/deps.sh $(BUILD)
@@ -32,6 +32,10 @@ lab-study: build
 
 lab-kills: build
 	@python3 tests/lab/kill.py $(BUILD) 200
+
+# The worked example of docs/lab.md as it is there.
+lab-specimen: build
+	@python3 tests/lab/specimen.py $(BUILD) whole
 
 # Trials as Slurm jobs, on a cluster of this machine alone; installs Slurm and PostgreSQL where they are missing.
 lab-slurm: build

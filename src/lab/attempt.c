@@ -503,6 +503,8 @@ static bool prepare(runner *r)
     say(r, "preparing the source");
     if (run_beside(r, &service->prepare, r->tree, "prepare.log", service->prepare_timeout, &error))
         return true;
+    // A compiler says the same the next time.
+    r->attempt->permanent = true;
     return give_up(r, GV_OUTCOME_INFRASTRUCTURE, "`prepare` failed: %s", error.text);
 }
 
@@ -745,7 +747,7 @@ static void stop_service(runner *r)
 
 static void run_steps(runner *r)
 {
-    bool good = make_tree(r) && make_fix(r) && set_up(r, true) && list_files(r);
+    bool good = make_tree(r) && make_fix(r) && set_up(r, true) && prepare(r) && list_files(r);
     if (!good || interrupted(r))
         return;
     r->meant = (gv_meant){.environment = r->environment.items,
@@ -754,7 +756,7 @@ static void run_steps(runner *r)
                           .files = (const char *const *)r->files.items,
                           .tree = r->tree,
                           .git = r->tree && r->plan->service.git};
-    if (prepare(r) && measure(r, GV_STAGE_BEFORE) && !interrupted(r) && start_service(r) && wait_ready(r) &&
+    if (measure(r, GV_STAGE_BEFORE) && !interrupted(r) && start_service(r) && wait_ready(r) &&
         measure(r, GV_STAGE_STARTED) && run_trial(r) && read_counts(r) && still_answers(r) &&
         measure(r, GV_STAGE_AFTER))
         r->attempt->outcome = GV_OUTCOME_COUNTED;

@@ -309,6 +309,38 @@ static bool describe_confounding(gv_analysis *a)
     return true;
 }
 
+static void add_end(gv_string *out, const gv_analysis *a, const gv_cell *cell)
+{
+    long at = gv_design_find(a->plan, cell);
+    add_cell(out, a->plan, cell);
+    if (at < 0)
+        gv_string_add(out, " (not run)");
+    else
+        gv_string_add(out, " (%s of %s: %s)", gv_number(a->cells[at].corrupt), gv_number(a->cells[at].sessions),
+                      gv_cell_verdict_name(a->cells[at].verdict));
+}
+
+// Which of the factors that a comparison changes together is enough for its other verdict, where all verdicts are
+// there.
+static void add_conclusion(gv_string *out, const gv_analysis *a, const gv_comparison *wanted, uint32_t factors)
+{
+    const gv_plan *plan = a->plan;
+    long from = gv_design_find(plan, &wanted->from), to = gv_design_find(plan, &wanted->to);
+    bool apart = from >= 0 && to >= 0 && a->cells[from].verdict != GV_UNDECIDED &&
+                 a->cells[to].verdict != GV_UNDECIDED && a->cells[from].verdict != a->cells[to].verdict;
+    size_t said = 0;
+    for (size_t f = 0; apart && __builtin_popcount(factors) > 1 && f < plan->factor_count; f++) {
+        gv_cell middle;
+        long at = factors >> f & 1 ? between(a, &wanted->from, &wanted->to, 1u << f, &middle) : -1;
+        if (at < 0 || a->cells[at].verdict == GV_UNDECIDED)
+            continue;
+        gv_string_add(out, "%s%s=%s alone %s", said++ ? ", " : " So ", plan->factors[f].name,
+                      plan->factors[f].levels[middle.level[f]].name,
+                      a->cells[at].verdict == a->cells[to].verdict ? "is enough" : "is not enough");
+    }
+    gv_string_add(out, "%s", said ? "." : "");
+}
+
 // A comparison the plan asks for, with the cells in which only one of its factors is changed.
 static bool describe_comparison(gv_analysis *a, const gv_comparison *wanted)
 {
@@ -318,32 +350,28 @@ static bool describe_comparison(gv_analysis *a, const gv_comparison *wanted)
     gv_string text = {0};
     gv_string_add(&text, "%s: ", wanted->name);
     add_factors(&text, plan, factors);
-    gv_string_add(&text, apart > 1 ? " were changed together" : " was changed alone");
-    const gv_cell *ends[] = {&wanted->from, &wanted->to};
-    for (int i = 0; i < 2; i++) {
-        long at = gv_design_find(plan, ends[i]);
-        gv_string_add(&text, i ? " to " : " from ");
-        add_cell(&text, plan, ends[i]);
-        gv_string_add(&text, ", ");
-        if (at < 0)
-            gv_string_add(&text, "which was not run");
-        else
-            add_counts(&text, &a->cells[at]);
-    }
+    gv_string_add(&text, apart > 1 ? " were changed together, from " : " was changed alone, from ");
+    add_end(&text, a, &wanted->from);
+    gv_string_add(&text, " to ");
+    add_end(&text, a, &wanted->to);
+    gv_string_add(&text, ".");
     for (size_t f = 0; apart > 1 && f < plan->factor_count; f++) {
         if (!(factors >> f & 1))
             continue;
         gv_cell middle;
         long at = between(a, &wanted->from, &wanted->to, 1u << f, &middle);
-        gv_string_add(&text, ". %s=%s alone (", plan->factors[f].name, plan->factors[f].levels[middle.level[f]].name);
+        gv_string_add(&text, " With %s=%s alone, ", plan->factors[f].name,
+                      plan->factors[f].levels[middle.level[f]].name);
         add_cell(&text, plan, &middle);
-        gv_string_add(&text, "): ");
-        if (at < 0)
-            gv_string_add(&text, "this cell is missing");
-        else
+        if (at < 0) {
+            gv_string_add(&text, ": this cell is missing.");
+        } else {
+            gv_string_add(&text, ": ");
             add_counts(&text, &a->cells[at]);
+            gv_string_add(&text, ".");
+        }
     }
-    gv_string_add(&text, ".");
+    add_conclusion(&text, a, wanted, factors);
     return add_sentence(a, &text);
 }
 

@@ -373,21 +373,22 @@ static void write_chart(const part *block, FILE *out)
         longest = width > longest ? width : longest;
         most = fmax(most, block->bars[i].high);
     }
-    // Up to the next whole tenth, so that the axis ends at a number.
-    most = fmin(1, ceil(most * 10 - 1e-9) / 10);
-    most = most < 0.1 ? 0.1 : most;
+    // A tick every 10 or 20 percent; the axis ends at one.
+    double step = most <= 0.5 ? 0.1 : 0.2;
+    int ticks = (int)ceil(most / step - 1e-9);
+    most = ticks * step;
     int left = (int)longest * 7 + 16, height = TOP + ROW * (int)block->bar_count;
     fprintf(out, "<figure><svg viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\" aria-label=\"",
             left + PLOT + 30, height + BOTTOM, left + PLOT + 30, height + BOTTOM);
     write_html_text(out, block->title);
     fputs("\">\n", out);
-    for (int tick = 0; tick <= 5; tick++) {
-        double x = left + PLOT * tick / 5.0;
+    for (int tick = 0; tick <= ticks; tick++) {
+        double x = left + PLOT * tick / (double)ticks;
         fprintf(out,
                 "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><text class=\"soft\" x=\"%.1f\" "
                 "y=\"%d\" "
                 "text-anchor=\"middle\">%.0f %%</text>\n",
-                x, x, TOP, height, x, height + 18, most * tick * 20);
+                x, x, TOP, height, x, height + 18, 100 * step * tick);
     }
     double limit = left + PLOT * block->limit / most;
     fprintf(out, "<line class=\"limit\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>\n", limit, limit, TOP, height);

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "lab/analysis.h"
 #include "lab/design.h"
+#include "lab/minimise.h"
 #include "report/format.h"
 
 #include <inttypes.h>
@@ -122,8 +123,38 @@ static gv_status note_code(gv_ledger *ledger, const gv_experiment *experiment, g
     return status;
 }
 
-gv_status gv_report_notes(gv_ledger *ledger, const gv_experiment *experiment, gv_document *document, json_t *json,
-                          gv_error *error)
+static bool alike(const gv_attempt_row *a, const gv_attempt_row *b)
+{
+    return strcmp(a->subject, b->subject) == 0 && strcmp(a->outcome, b->outcome) == 0 &&
+           strcmp(a->reason ? a->reason : "", b->reason ? b->reason : "") == 0;
+}
+
+// One entry for attempts of one subject that failed for one reason: the first with its log, the others by number.
+static void write_failure(const gv_attempt_rows *rows, size_t first, const gv_experiment *experiment,
+                          const gv_plan *plan, gv_document *document)
+{
+    const gv_attempt_row *row = &rows->items[first];
+    char *set = experiment->kind == GV_KIND_MINIMISE ? gv_set_text(plan, row->subject) : NULL;
+    gv_string text = {0};
+    size_t more = 0;
+    gv_string_add(&text, "Trial %" PRIu64 ", attempt %" PRIu64 " (%s): %s: %s", row->trial, row->attempt,
+                  set ? set : row->subject, row->outcome, row->reason ? row->reason : "");
+    for (size_t i = first + 1; i < rows->count; i++) {
+        if (strcmp(rows->items[i].outcome, "counted") != 0 && alike(row, &rows->items[i]))
+            more++;
+    }
+    if (more)
+        gv_string_add(&text, "; and %s more", gv_count(more, "attempt", "attempts"));
+    if (row->tail && row->tail[0])
+        gv_document_log(document, gv_string_text(&text), row->tail);
+    else
+        gv_document_item(document, gv_string_text(&text));
+    gv_string_free(&text);
+    gv_free(set);
+}
+
+gv_status gv_report_notes(gv_ledger *ledger, const gv_experiment *experiment, const gv_plan *plan,
+                          gv_document *document, json_t *json, gv_error *error)
 {
     gv_attempt_rows rows;
     gv_status status = note_code(ledger, experiment, document, json, error);
@@ -133,24 +164,19 @@ gv_status gv_report_notes(gv_ledger *ledger, const gv_experiment *experiment, gv
         return status;
     json_t *list = json_array();
     size_t without = 0;
-    for (size_t i = 0; i < rows.count; i++)
-        without += strcmp(rows.items[i].outcome, "counted") != 0;
-    if (without) {
-        gv_document_heading(document, "Attempts without counts");
-        gv_document_paragraph(document, "These say nothing about corruption and are in no rate.");
-    }
     for (size_t i = 0; i < rows.count; i++) {
         const gv_attempt_row *row = &rows.items[i];
         if (strcmp(row->outcome, "counted") == 0)
             continue;
-        gv_string text = {0};
-        gv_string_add(&text, "Trial %" PRIu64 ", attempt %" PRIu64 " (%s): %s: %s", row->trial, row->attempt,
-                      row->subject, row->outcome, row->reason ? row->reason : "");
-        if (row->tail && row->tail[0])
-            gv_document_log(document, gv_string_text(&text), row->tail);
-        else
-            gv_document_item(document, gv_string_text(&text));
-        gv_string_free(&text);
+        if (without++ == 0) {
+            gv_document_heading(document, "Attempts without counts");
+            gv_document_paragraph(document, "These say nothing about corruption and are in no rate.");
+        }
+        bool told = false;
+        for (size_t k = 0; k < i && !told; k++)
+            told = strcmp(rows.items[k].outcome, "counted") != 0 && alike(&rows.items[k], row);
+        if (!told)
+            write_failure(&rows, i, experiment, plan, document);
         json_t *object = json_object();
         add_count(object, "trial", row->trial);
         add_count(object, "attempt", row->attempt);
@@ -474,7 +500,7 @@ gv_status gv_lab_report(gv_ledger *ledger, const gv_experiment *experiment, cons
                  ? report_run(ledger, experiment, plan, &trials, document, json, result, error)
                  : gv_report_search(ledger, experiment, plan, &trials, document, json, result, error);
     if (status == GV_OK)
-        status = gv_report_notes(ledger, experiment, document, json, error);
+        status = gv_report_notes(ledger, experiment, plan, document, json, error);
     if (status == GV_OK && form == GV_LAB_JSON) {
         if (json_dumpf(json, out, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) != 0)
             status = gv_fail(error, GV_ERR_IO, "the report cannot be written");

@@ -29,8 +29,8 @@ gv_status gv_lab_status(gv_ledger *ledger, const gv_experiment *experiment, cons
 
 // ---- Shared by the two kinds of report ----
 // Sentences on trials without counts and on trials that ran different code.
-gv_status gv_report_notes(gv_ledger *ledger, const gv_experiment *experiment, gv_document *document, json_t *json,
-                          gv_error *error);
+gv_status gv_report_notes(gv_ledger *ledger, const gv_experiment *experiment, const gv_plan *plan,
+                          gv_document *document, json_t *json, gv_error *error);
 // "16.7 %"
 const char *gv_percent(char *buffer, double rate);
 #define GV_PERCENT(rate) gv_percent((char[24]){0}, rate)

@@ -657,6 +657,18 @@ gv_status gv_ledger_record(gv_ledger *ledger, uint64_t experiment, const gv_job 
     return status;
 }
 
+gv_status gv_ledger_totals(gv_ledger *ledger, uint64_t experiment, uint64_t *counted, uint64_t *uncounted,
+                           gv_error *error)
+{
+    *counted = *uncounted = 0;
+    gv_status status = QUERY(ledger, "SELECT count(*) FROM lab_attempt WHERE experiment = $1 AND outcome = 'counted'",
+                             take_number, counted, error, NUMBER(experiment));
+    if (status == GV_OK)
+        status = QUERY(ledger, "SELECT count(*) FROM lab_attempt WHERE experiment = $1 AND outcome <> 'counted'",
+                       take_number, uncounted, error, NUMBER(experiment));
+    return status;
+}
+
 static gv_status take_attempt(void *context, const char *const *columns, size_t count)
 {
     gv_attempt_rows *rows = context;

@@ -81,6 +81,10 @@ void gv_ledger_release(gv_ledger *ledger);
 gv_status gv_ledger_record(gv_ledger *ledger, uint64_t experiment, const gv_job *job, const gv_attempt *attempt,
                            bool final, bool *kept, gv_error *error);
 
+// How many attempts were counted and how many were not.
+gv_status gv_ledger_totals(gv_ledger *ledger, uint64_t experiment, uint64_t *counted, uint64_t *uncounted,
+                           gv_error *error);
+
 gv_status gv_ledger_attempts(gv_ledger *ledger, uint64_t experiment, gv_attempt_rows *rows, gv_error *error);
 void gv_attempt_rows_free(gv_attempt_rows *rows);
 

@@ -54,6 +54,26 @@ bool gv_set_read(const char *name, bool *in, size_t count)
     return true;
 }
 
+char *gv_set_text(const gv_plan *plan, const char *name)
+{
+    bool *in = gv_calloc(plan->minimise.count, sizeof *in);
+    gv_string text = {0};
+    if (in && gv_set_read(name, in, plan->minimise.count)) {
+        for (size_t i = 0; i < plan->minimise.count; i++) {
+            if (in[i])
+                gv_string_add(&text, "%s%s", text.length ? ", " : "", plan->minimise.changes[i].name);
+        }
+        if (!text.length)
+            gv_string_add(&text, "no change");
+    } else if (in) {
+        gv_string_add(&text, "%s", name);
+    }
+    gv_free(in);
+    if (text.failed)
+        gv_string_free(&text);
+    return text.text;
+}
+
 // ---- The oracle ---------------------------------------------------------------------------------------------------
 
 // What asking about a set came to.

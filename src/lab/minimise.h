@@ -55,6 +55,10 @@ char *gv_set_name(const bool *in, size_t count);
 // The reverse; false for a text that is no set of `count` changes.
 bool gv_set_read(const char *name, bool *in, size_t count);
 
+// The set of that name as people read it: "overlap off, batch cap", "no change". Owned by the caller; NULL when memory
+// is out.
+char *gv_set_text(const gv_plan *plan, const char *name);
+
 // Follows the search as far as the trials reach. Deterministic: the same trials give the same search.
 gv_status gv_search_follow(const gv_plan *plan, const gv_trials *trials, gv_search **search, gv_error *error);
 void gv_search_free(gv_search *search);

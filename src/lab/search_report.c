@@ -9,13 +9,10 @@
 
 static void add_names(gv_string *out, const gv_plan *plan, const bool *in)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < plan->minimise.count; i++) {
-        if (in[i])
-            gv_string_add(out, "%s%s", count++ ? ", " : "", plan->minimise.changes[i].name);
-    }
-    if (!count)
-        gv_string_add(out, "no change");
+    char *name = gv_set_name(in, plan->minimise.count), *text = name ? gv_set_text(plan, name) : NULL;
+    gv_string_add(out, "%s", text ? text : "?");
+    gv_free(name);
+    gv_free(text);
 }
 
 static json_t *name_list(const gv_plan *plan, const bool *in)

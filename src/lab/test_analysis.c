@@ -88,8 +88,9 @@ static void test_incident(void **state)
         a, "capture and overlap were changed together: the cell keys=bf16, capture=eager, overlap=on is missing, "
            "so that it is not known whether capture=eager alone makes the difference");
     expect_sentence(a, "eager is clean: capture and overlap were changed together");
-    expect_sentence(a, "capture=eager alone (keys=bf16, capture=eager, overlap=on): this cell is missing");
-    expect_sentence(a, "overlap=off alone (keys=bf16, capture=graph, overlap=off): 0 of 60 corrupt (clean)");
+    expect_sentence(a, "With capture=eager alone, keys=bf16, capture=eager, overlap=on: this cell is missing.");
+    expect_sentence(a, "With overlap=off alone, keys=bf16, capture=graph, overlap=off: 0 of 60 corrupt (clean).");
+    expect_sentence(a, "(clean). So overlap=off alone is enough.");
     gv_analysis_free(a);
     gv_trials_free(&trials);
     gv_plan_free(plan);

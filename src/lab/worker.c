@@ -124,7 +124,8 @@ typedef struct worker {
     gv_status status; // of an event that could not be written
     gv_error *error;
     const gv_trial *trial;
-    uint64_t done;
+    uint64_t done;  // trials of this process
+    char last[512]; // why the last attempt had no counts
 } worker;
 
 // Written before the program does anything: whoever comes after a kill finds what to wait for.
@@ -150,8 +151,10 @@ static void tell_outcome(const worker *w, const char *subject, const gv_attempt 
     FILE *out = w->work->progress;
     if (!out)
         return;
+    char *set = w->work->experiment->kind == GV_KIND_MINIMISE ? gv_set_text(w->work->plan, subject) : NULL;
     fprintf(out, isatty(fileno(out)) ? "\r\033[K" : "");
-    fprintf(out, "trial %" PRIu64 " (%s): ", w->trial->number, subject);
+    fprintf(out, "trial %" PRIu64 " (%s): ", w->trial->number, set ? set : subject);
+    gv_free(set);
     if (attempt->outcome == GV_OUTCOME_COUNTED)
         fprintf(out, "%" PRIu64 " of %" PRIu64 " sessions corrupt, %.1f s\n", attempt->counted.corrupt, attempt->judged,
                 attempt->seconds);
@@ -214,6 +217,7 @@ static gv_status run_trial(worker *w, gv_trial *trial, bool *interrupted)
             status = gv_ledger_record(work->ledger, work->experiment->id, &job, &attempt, final, &kept, w->error);
             if (status == GV_OK && kept)
                 tell_outcome(w, trial->subject, &attempt, final);
+            snprintf(w->last, sizeof w->last, "%s", attempt.reason);
             trial->attempts++;
             final = final || !kept;
         }
@@ -223,6 +227,21 @@ static gv_status run_trial(worker *w, gv_trial *trial, bool *interrupted)
     }
     gv_free(changes);
     return status;
+}
+
+// A plan whose service never works should not take its start time-out hundreds of times to say so. Stops the run, which
+// can be resumed once the cause is mended.
+static gv_status check_that_it_works(worker *w)
+{
+    enum { MOST_FAILURES = 5 };
+    uint64_t counted, uncounted;
+    gv_status status = gv_ledger_totals(w->work->ledger, w->work->experiment->id, &counted, &uncounted, w->error);
+    if (status != GV_OK || counted || uncounted < MOST_FAILURES || w->done < 2)
+        return status;
+    return gv_fail(w->error, GV_ERR_MISSING,
+                   "%" PRIu64 " attempts were made and none had counts; the last one: %s. Mend it and "
+                   "`gravel lab resume`; `gravel lab report` shows the logs",
+                   uncounted, w->last);
 }
 
 // ---- The loop -----------------------------------------------------------------------------------------------------
@@ -249,8 +268,12 @@ gv_status gv_work_local(const gv_work *work, gv_work_end *end, gv_error *error)
             break;
         if (!interrupted)
             status = gv_ledger_claim(work->ledger, work->experiment->id, &trial, &claimed, error);
-        if (status == GV_OK && claimed)
+        if (status == GV_OK && claimed) {
             status = run_trial(&w, &trial, &interrupted);
+            w.done++;
+            if (status == GV_OK && !interrupted)
+                status = check_that_it_works(&w);
+        }
         gv_ledger_release(work->ledger);
         gv_free(trial.subject);
         if (status == GV_OK && !claimed && !interrupted) {

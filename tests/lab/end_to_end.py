@@ -92,6 +92,23 @@ def without_counts(lab):
     check("cannot allocate the KV cache" in tail, tail)
 
 
+def never_works(lab):
+    """A service that never starts is told after a few attempts, not after all of them; mended, the run goes on."""
+    switch = lab.write("switch", "broken")
+    plan = lab.plan(RETRIES="2")
+    with open(plan) as text:
+        changed = text.read().replace(f'command: ["{lab.here}/fake_service"',
+                                      f'command: [sh, -c, "test ! -e {switch} || {{ echo no switch; exit 9; }}; exec \\"$@\\"", '
+                                      f'x, "{lab.here}/fake_service"')
+    lab.write("plan.yaml", changed)
+    done = lab.run("run", plan, code=3)
+    check("none had counts" in done.stderr and "exit code 9" in done.stderr, done.stderr)
+    check(lab.rows("plan", "SELECT count(*) FROM lab_attempt")[0][0] == 6, "attempts")
+    os.remove(switch)
+    lab.run("resume", plan, code=1)
+    check({c["verdict"] for c in lab.report(plan)["cells"]} == {"clean", "corrupt"}, "mended")
+
+
 def retries(lab):
     """What fails for a reason that passes is tried again, and the trial is counted once."""
     script = lab.write("flaky.sh", 'test -e "$1/once" || { touch "$1/once"; exit 7; }\nshift\nexec "$@"\n')
@@ -273,5 +290,5 @@ def bad_plans(lab):
     check("did you mean" in lab.run("chekc", lab.path("plan.yaml"), code=2).stderr, "nearest verb")
 
 
-main({test.__name__: test for test in (fingerprint, append_only, without_counts, retries, manifests, source, minimise,
+main({test.__name__: test for test in (fingerprint, append_only, without_counts, never_works, retries, manifests, source, minimise,
                                        interrupted, bad_plans)})
