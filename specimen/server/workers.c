@@ -9,9 +9,9 @@
 
 enum {
     MOST_WORKERS = 256,
-    PING_MS = 2000,    // an idle worker answers /ping at once
+    PING_MS = 5000,    // a worker answers /ping at once, unless its machine is busy
     HEALTH_MS = 25000, // /health generates a token, within its own deadline of 20 s
-    MISSES = 2,        // a busy machine may miss one look
+    MISSES = 3,        // and then it may miss a look
     FORGET_MS = 60000, // an announced worker that is down for so long was replaced
 };
 
@@ -127,7 +127,8 @@ static void on_checked(void *context, const gv_call_end *end)
         // A look that began before the worker was lost says nothing about it now.
         if (worker->check_generates)
             worker->state = GV_WORKER_UP;
-    } else if (worker->state != GV_WORKER_UP || end->reached || ++worker->missed >= MISSES) {
+    } else if (worker->state != GV_WORKER_UP || !end->timed_out || ++worker->missed >= MISSES) {
+        // Silence can mean that the worker is busy; a refusal or a lost connection cannot.
         go_down(worker);
     }
 }

@@ -9,11 +9,9 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
-import urllib.request
 
 PATIENCE = 120  # seconds before a wait counts as failed; nothing here is expected to take so long
 
