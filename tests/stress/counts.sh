@@ -144,7 +144,7 @@ start stopped "$tools/null_server" --sessions 4 --rounds 3
     > "$scratch/stopped.out" 2> "$scratch/stopped.err" < /dev/null &
 stress_pid=$!
 tries=0
-until grep -q "4 at work" "$scratch/stopped.err" || [ "$tries" -gt 600 ]; do
+until grep -q "4 at work" "$scratch/stopped.err" 2> /dev/null || [ "$tries" -gt 600 ]; do
     tries=$((tries + 1))
     sleep 0.05
 done

@@ -43,7 +43,7 @@ timeout 200 "$gravel" stress --base-url "$url" --model gravel-specimen --scenari
     2> "$scratch/killed.err" < /dev/null &
 stress_pid=$!
 tries=0
-until grep -q "at work" "$scratch/killed.err" || [ "$tries" -gt 600 ]; do
+until grep -q "at work" "$scratch/killed.err" 2> /dev/null || [ "$tries" -gt 600 ]; do
     tries=$((tries + 1))
     sleep 0.02
 done
