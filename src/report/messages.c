@@ -870,7 +870,12 @@ void gv_message_summary(gv_string *out, const gv_overview *overview)
     } else if (!overview->graphs) {
         gv_string_add(out, ": no graph was launched.");
     } else {
-        gv_string_add(out, "; complete: every access of %s was seen.",
-                      overview->nodes == 1 ? "the one node" : gv_count(overview->nodes, "node", "nodes"));
+        const char *nodes = overview->nodes == 1 ? "the one node" : gv_count(overview->nodes, "node", "nodes");
+        size_t extents = overview->covered[GV_COVERAGE_EXTENT];
+        if (extents)
+            gv_string_add(out, "; complete: the accesses of %s are known, of %s of them as an upper bound.", nodes,
+                          gv_number(extents));
+        else
+            gv_string_add(out, "; complete: every access of %s was seen.", nodes);
     }
 }

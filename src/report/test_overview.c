@@ -127,12 +127,30 @@ static void the_summary_counts_once(void **state)
     gv_overview_free(&overview);
 }
 
+static void an_upper_bound_is_not_called_seen(void **state)
+{
+    gv_overview overview = {.complete = true, .graphs = 1, .nodes = 3, .covered = {[GV_COVERAGE_EXACT] = 3}};
+    gv_string text = {0};
+    gv_message_summary(&text, &overview);
+    assert_string_equal(gv_string_text(&text),
+                        "0 races in 1 recorded graph; complete: every access of 3 nodes was seen.");
+    gv_string_clear(&text);
+    overview.covered[GV_COVERAGE_EXACT] = 1;
+    overview.covered[GV_COVERAGE_EXTENT] = 2;
+    gv_message_summary(&text, &overview);
+    assert_string_equal(gv_string_text(&text),
+                        "0 races in 1 recorded graph; complete: the accesses of 3 nodes are known, "
+                        "of 2 of them as an upper bound.");
+    gv_string_free(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_reason_is_one_group),
         cmocka_unit_test(reasons_with_numbers_are_one_group),
         cmocka_unit_test(the_summary_counts_once),
+        cmocka_unit_test(an_upper_bound_is_not_called_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
