@@ -2,7 +2,7 @@
 BUILD ?= build
 CMAKE_FLAGS ?=
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test twins bench gpu-test lab-study lab-kills lab-slurm lab-specimen install clean check-format
+.PHONY: deps build demo test twins bench gpu-test lab-study lab-kills lab-slurm lab-specimen install clean check-format specimen-fingerprint specimen-soak
 
 deps:
 	@sh cmake/deps.sh $(BUILD)
@@ -25,6 +25,13 @@ bench: build
 
 gpu-test:
 	@sh tests/gpu/run.sh $(BUILD)
+
+# The specimen's whole fingerprint (minutes), and 10,000 sessions of it without a fault under AddressSanitizer.
+specimen-fingerprint: build
+	@python3 -B tests/specimen/fingerprint.py $(BUILD)
+
+specimen-soak: build
+	@sh tests/specimen/soak.sh $(BUILD)
 
 # What the statistics of `gravel lab` promise, over 2,000 simulated runs; and 200 kills at random instants.
 lab-study: build

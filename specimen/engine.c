@@ -506,6 +506,9 @@ static void append(engine *e, request *r, int token)
     r->news = true;
     if (r->state == ENGINE_WAITING)
         r->state = ENGINE_RUNNING;
+    // Where a fault overwrites what was chosen it can be any number, and the next step would read behind the embedding.
+    if (!vocabulary_text(token))
+        token = TOKEN_UNKNOWN;
     if (token == TOKEN_END) {
         engine_end(e, r, ENGINE_ENDED_STOP);
         return;

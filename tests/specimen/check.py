@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SESSIONS = ["--sessions", "4", "--rounds", "1"]
+SESSIONS = ["--sessions", "3", "--rounds", "1"]
 
 
 def configurations(path):
@@ -46,7 +46,7 @@ def look(build, options, folder, number):
     """What is reported of one configuration: (pairs, complete)."""
     gravel, trace = os.path.join(build, "gravel"), os.path.join(folder, "%d.gravel" % number)
     if "--batch" not in options:
-        options = options + ["--batch", "4"]
+        options = options + ["--batch", "3"]
     command = [gravel, "run", "--soft", "-o", trace, "--", os.path.join(build, "gravel-specimen"), "run", *SESSIONS,
                *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

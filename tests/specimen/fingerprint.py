@@ -61,7 +61,8 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         counts = dict(zip(cells, pool.map(lambda cell: run(options.build, cell, options), cells)))
 
-    print("Wrong sessions of %d, %d rounds each (%s):\n" % (options.sessions, options.rounds, options.schedule))
+    print("Wrong sessions of %d, %d round%s each (%s):\n" %
+          (options.sessions, options.rounds, "s" if options.rounds > 1 else "", options.schedule))
     print("    keys  overlap  batch   graph          eager")
     for keys, overlap, batch in itertools.product(KEYS, OVERLAPS, (1, options.batch)):
         both = ["%3d (%4.1f %%)" % (n, 100 * n / options.sessions)
