@@ -28,7 +28,8 @@ gpu-test:
 
 # The specimen's whole fingerprint (minutes), and 10,000 sessions of it without a fault under AddressSanitizer.
 specimen-fingerprint: build
-	@python3 -B tests/specimen/fingerprint.py $(BUILD)
+	@python3 -B tests/specimen/fingerprint.py $(BUILD) --expect tests/specimen/fingerprint.txt \
+	    --compiler "$$(gcc -dumpfullversion)"
 
 specimen-soak: build
 	@sh tests/specimen/soak.sh $(BUILD)
