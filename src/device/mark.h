@@ -189,18 +189,23 @@ GV_MARK_FUNCTION void gv_log_map(gv_access_table *access, const uint64_t *words,
 }
 
 // Marks what one tensor copy by the map with these words touches. `tiled`: the instruction is of the tiled mode.
+// `early` is what an early access adds to its address (watch.h), or 0.
 GV_MARK_FUNCTION void gv_mark_tensor(gv_access_table *access, const uint64_t *words, const int32_t *coordinates,
-                                     bool tiled, int kind)
+                                     bool tiled, int kind, uint64_t early)
 {
     gv_tensor_map map;
     gv_tensor_rows rows;
     gv_table_flag_set(access, GV_TABLE_TENSOR_SEEN);
-    if (!gv_tensor_map_decode(words, &map))
+    if (!gv_tensor_map_decode(words, &map)) {
         gv_table_flag_set(access, GV_TABLE_MAP_UNKNOWN);
-    else if (tiled && gv_tensor_map_rows(&map, coordinates, &rows))
+    } else if (tiled && gv_tensor_map_rows(&map, coordinates, &rows)) {
+        rows.address += early;
         gv_mark_rows(access, &rows, kind);
-    else
+    } else {
         gv_log_map(access, words, kind);
+        if (early)
+            gv_table_flag_set(access, GV_TABLE_EARLY_MAP);
+    }
 }
 
 #endif

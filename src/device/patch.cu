@@ -6,7 +6,8 @@
 // Built with the headers of any release from 13.0 on. Where a later release passes more arguments, a function here
 // takes those it can do without in no other way (see each); the kinds of instruction that only later headers name are
 // given by number in source_sanitizer.c.
-#include "device/mark.h"
+#include "device/block.cuh"
+#include "device/watch.h"
 
 #include <sanitizer_patching.h>
 #include <type_traits>
@@ -14,10 +15,18 @@
 // SANITIZER_MEMORY_DEVICE_FLAG_ATOMIC_WRITE_ONLY, from 13.4 on; earlier releases have no such bit.
 #define ATOMIC_WRITE_ONLY (1u << 8)
 
-static __device__ __forceinline__ void mark(void *user_data, uint64_t address, uint64_t size, int kind)
+// What is added to the address of an access before a grid-dependency wait. The block is not looked up without need:
+// every access comes by here.
+static __device__ __forceinline__ uint64_t early(gv_access_table *access, uint64_t pc)
 {
-    if (user_data)
-        gv_mark((gv_access_table *)user_data, address, size, kind);
+    return access->watch.mode == GV_WATCH_OFF ? 0 : gv_watch_access(access, pc, gv_block());
+}
+
+static __device__ __forceinline__ void mark(void *user_data, uint64_t pc, uint64_t address, uint64_t size, int kind)
+{
+    gv_access_table *access = (gv_access_table *)user_data;
+    if (access)
+        gv_mark(access, address + early(access, pc), size, kind);
 }
 
 // Loads, stores and atomics on global memory. An atomic arrives with both the read and the write flag, or, where it
@@ -31,7 +40,7 @@ extern "C" __device__ __noinline__ SanitizerPatchResult gravel_global(void *user
     int kind = (flags & both) == both || flags & ATOMIC_WRITE_ONLY ? GV_ACCESS_ATOMIC
                : (flags & SANITIZER_MEMORY_DEVICE_FLAG_WRITE)      ? GV_ACCESS_WRITE
                                                                    : GV_ACCESS_READ;
-    mark(user_data, (uint64_t)pointer, size, kind);
+    mark(user_data, pc, (uint64_t)pointer, size, kind);
     return SANITIZER_PATCH_SUCCESS;
 }
 
@@ -42,7 +51,7 @@ extern "C" __device__ __noinline__ SanitizerPatchResult gravel_copy_async(void *
                                                                           uint32_t destination, uint32_t size)
 {
     if (source)
-        mark(user_data, (uint64_t)source, size, GV_ACCESS_READ);
+        mark(user_data, pc, (uint64_t)source, size, GV_ACCESS_READ);
     return SANITIZER_PATCH_SUCCESS;
 }
 
@@ -51,7 +60,7 @@ extern "C" __device__ __noinline__ SanitizerPatchResult gravel_bulk_read(void *u
                                                                          uint32_t destination, uint32_t barrier,
                                                                          uint32_t data, uint32_t is_multicast)
 {
-    mark(user_data, source, (uint64_t)(data & 0xffff) * 16, GV_ACCESS_READ);
+    mark(user_data, pc, source, (uint64_t)(data & 0xffff) * 16, GV_ACCESS_READ);
     return SANITIZER_PATCH_SUCCESS;
 }
 
@@ -62,14 +71,18 @@ extern "C" __device__ __noinline__ SanitizerPatchResult gravel_bulk_write(void *
                                                                           uint32_t data, uint32_t has_mask)
 {
     uint32_t blocks = data & 0xffff, mask = data >> 16;
+    gv_access_table *access = (gv_access_table *)user_data;
+    if (!access)
+        return SANITIZER_PATCH_SUCCESS;
+    destination += early(access, pc);
     if (!mask || !has_mask) {
-        mark(user_data, destination, (uint64_t)blocks * 16, GV_ACCESS_WRITE);
+        gv_mark(access, destination, (uint64_t)blocks * 16, GV_ACCESS_WRITE);
         return SANITIZER_PATCH_SUCCESS;
     }
     for (uint32_t block = 0; block < blocks; block++)
         for (uint32_t i = 0; i < 16; i++)
             if (mask >> i & 1)
-                mark(user_data, destination + block * 16 + i, 1, GV_ACCESS_WRITE);
+                gv_mark(access, destination + block * 16 + i, 1, GV_ACCESS_WRITE);
     return SANITIZER_PATCH_SUCCESS;
 }
 
@@ -77,7 +90,22 @@ extern "C" __device__ __noinline__ SanitizerPatchResult gravel_bulk_reduce(void 
                                                                            uint64_t destination, uint32_t source,
                                                                            uint32_t blocks)
 {
-    mark(user_data, destination, (uint64_t)blocks * 16, GV_ACCESS_ATOMIC);
+    mark(user_data, pc, destination, (uint64_t)blocks * 16, GV_ACCESS_ATOMIC);
+    return SANITIZER_PATCH_SUCCESS;
+}
+
+// A block begins, and its threads end. Patched only while kernels behind programmatic edges are recorded.
+extern "C" __device__ __noinline__ SanitizerPatchResult gravel_enter(void *user_data, uint64_t pc)
+{
+    if (user_data)
+        gv_watch_enter((gv_access_table *)user_data, gv_block());
+    return SANITIZER_PATCH_SUCCESS;
+}
+
+extern "C" __device__ __noinline__ SanitizerPatchResult gravel_exit(void *user_data, uint64_t pc)
+{
+    if (user_data)
+        gv_watch_exit((gv_access_table *)user_data, pc, gv_block());
     return SANITIZER_PATCH_SUCCESS;
 }
 

@@ -1,6 +1,7 @@
 // The patch the Sanitizer inserts at TMA tensor loads (docs/sanitizer.md), in an image of its own: releases that do not
 // report these loads never get to see it, and where it should not load, the other patches work all the same.
-#include "device/mark.h"
+#include "device/block.cuh"
+#include "device/watch.h"
 
 #include <sanitizer_patching.h>
 #include <type_traits>
@@ -23,16 +24,17 @@ extern "C" __device__ __noinline__ SanitizerPatchResult gravel_tensor_load(
     asm("mov.u32 %0, %%lanemask_lt;" : "=r"(before));
     if (__activemask() & before)
         return SANITIZER_PATCH_SUCCESS;
+    uint64_t early = gv_watch_access(access, pc, gv_block());
     const volatile uint64_t *source = (const volatile uint64_t *)map;
     uint64_t words[GV_TENSOR_MAP_WORDS];
     GV_UNROLL
     for (int i = 0; i < GV_TENSOR_MAP_WORDS; i++)
         words[i] = source[i];
     if (__isGlobal((const void *)map) && !__isGridConstant((const void *)map))
-        gv_mark(access, map, GV_TENSOR_MAP_BYTES, GV_ACCESS_READ);
+        gv_mark(access, map + early, GV_TENSOR_MAP_BYTES, GV_ACCESS_READ);
     const int32_t coordinates[GV_TENSOR_MAP_RANK] = {c0, c1, c2, c3, c4};
     const uint32_t tiled = 0; // SANITIZER_LOAD_TILED
-    gv_mark_tensor(access, words, coordinates, mode == tiled, GV_ACCESS_READ);
+    gv_mark_tensor(access, words, coordinates, mode == tiled, GV_ACCESS_READ, early);
     return SANITIZER_PATCH_SUCCESS;
 }
 

@@ -3,6 +3,7 @@
 #include "record/arm.h"
 
 #include "record/conditional.h"
+#include "record/early.h"
 #include "record/graph.h"
 #include "record/hook.h"
 #include "record/ids.h"
@@ -257,7 +258,8 @@ static enum attempt run_armed(gv_exec *exec, CUstream stream, bool per_thread, C
     uint64_t start = gv_monotonic_ns(), ready = 0, done = 0, end = 0;
     if (gv_wait_for_stream(run.stream, IDLE_SECONDS) == CUDA_SUCCESS &&
         context_becomes_idle(run.context, IDLE_SECONDS)) {
-        bool opened = run.source->open(run.context, run.stream, &error) == GV_OK;
+        bool waits = gv_has_programmatic(exec->snapshot);
+        bool opened = run.source->open(run.context, run.stream, waits, &error) == GV_OK;
         if (opened)
             gv_exec_refresh(exec);
         if (opened && gv_conditionals_open(&run, exec->snapshot, &error) == GV_OK) {

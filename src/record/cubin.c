@@ -247,7 +247,8 @@ bool gv_cubin_flows(const void *image, size_t size, gv_module_flow *functions,
             gv_kernel_flow flow;
             if (!gv_flow_analyse(code, sections[i].sh_size, &flow))
                 return false;
-            flow.split = flow.split && kernel && begins_its_section(&file, sections, header, i, kernel);
+            flow.followed = flow.followed && kernel && begins_its_section(&file, sections, header, i, kernel);
+            flow.split = flow.split && flow.followed;
             if (!kernel) {
                 functions->waits |= flow.waits;
                 functions->triggers |= flow.triggers;

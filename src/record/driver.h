@@ -40,10 +40,10 @@
     F(cuStreamDestroy, "cuStreamDestroy_v2")                                  \
     F(cuStreamSynchronize, "cuStreamSynchronize")                             \
     F(cuStreamQuery, "cuStreamQuery")                                         \
-F(cuStreamWaitEvent, "cuStreamWaitEvent") \
-    F(cuEventCreate, "cuEventCreate") \
-    F(cuEventRecord, "cuEventRecord") \
-    F(cuEventDestroy, "cuEventDestroy_v2") \
+    F(cuStreamWaitEvent, "cuStreamWaitEvent")                                 \
+    F(cuEventCreate, "cuEventCreate")                                         \
+    F(cuEventRecord, "cuEventRecord")                                         \
+    F(cuEventDestroy, "cuEventDestroy_v2")                                    \
     F(cuStreamGetCtx, "cuStreamGetCtx")                                       \
     F(cuStreamGetFlags, "cuStreamGetFlags")                                   \
     F(cuStreamGetPriority, "cuStreamGetPriority")                             \

@@ -26,6 +26,20 @@ void gv_programmatic_nodes_free(gv_programmatic_nodes *nodes)
     *nodes = (gv_programmatic_nodes){0};
 }
 
+bool gv_has_programmatic(const gv_snapshot *snapshot)
+{
+    for (size_t e = 0; e < snapshot->edge_count; e++)
+        if (snapshot->edges[4 * e + 3] != CU_GRAPH_DEPENDENCY_TYPE_DEFAULT)
+            return true;
+    for (size_t i = 0; i < snapshot->node_count; i++) {
+        const gv_snapshot_node *node = &snapshot->nodes[i];
+        for (size_t body = 0; body < node->body_count; body++)
+            if (gv_has_programmatic(node->bodies[body]))
+                return true;
+    }
+    return false;
+}
+
 void gv_wait_unknown(gv_wait_observation *observation, const char *reason)
 {
     observation->wait = GV_GRID_WAIT_UNKNOWN;
@@ -40,6 +54,40 @@ void gv_wait_blind(gv_wait_observation *observation)
         gv_wait_unknown(observation,
                         "not all that it accesses could be seen, and so not all that it accesses before its "
                         "grid-dependency wait");
+}
+
+bool gv_split_early(gv_node_ranges *ranges, gv_node_ranges *early)
+{
+    for (int k = 0; k < GV_ACCESS_KINDS; k++) {
+        enum gv_access_kind kind = (enum gv_access_kind)k;
+        gv_range *all = ranges->ranges[k];
+        size_t count = ranges->count[k], late = 0;
+        while (late < count && all[late].start < GV_EARLY_ADDRESS)
+            late++;
+        if (late == count)
+            continue;
+        gv_node_ranges merged = {0};
+        bool enough = true;
+        for (size_t i = 0, j = late; enough && (i < late || j < count);) {
+            gv_range e = j < count ? (gv_range){all[j].start - GV_EARLY_ADDRESS, all[j].end - GV_EARLY_ADDRESS}
+                                   : (gv_range){UINT64_MAX, UINT64_MAX};
+            if (i < late && all[i].start <= e.start) {
+                enough = gv_node_ranges_append(&merged, kind, all[i].start, all[i].end);
+                i++;
+            } else {
+                enough = gv_node_ranges_append(early, kind, e.start, e.end) &&
+                         gv_node_ranges_append(&merged, kind, e.start, e.end);
+                j++;
+            }
+        }
+        gv_free(all);
+        ranges->ranges[k] = merged.ranges[k];
+        ranges->count[k] = merged.count[k];
+        ranges->capacity[k] = merged.capacity[k];
+        if (!enough)
+            return false;
+    }
+    return true;
 }
 
 static bool encode(const gv_node_ranges *ranges, enum gv_access_kind kind, gv_bytes *encoded)

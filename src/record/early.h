@@ -17,12 +17,19 @@ typedef struct gv_programmatic_nodes {
 bool gv_is_programmatic(gv_programmatic_nodes *nodes, const gv_snapshot *snapshot, uint32_t index);
 void gv_programmatic_nodes_free(gv_programmatic_nodes *nodes);
 
+// Has a snapshot, or a graph inside it, programmatic edges?
+bool gv_has_programmatic(const gv_snapshot *snapshot);
+
 // The wait was not observed, and why (cut to its room).
 void gv_wait_unknown(gv_wait_observation *observation, const char *reason);
 
 // Some accesses of the kernel are not reported by the source: unless it is known that they come after the wait, nothing
 // is known of what comes before it.
 void gv_wait_blind(gv_wait_observation *observation);
+
+// Of a set where accesses before the wait stand at their address plus GV_EARLY_ADDRESS: adds those to `early`, at their
+// own addresses, and makes `ranges` all of them, early or not. False when memory is out; neither is whole then.
+bool gv_split_early(gv_node_ranges *ranges, gv_node_ranges *early);
 
 // Puts the observation into an access record, whose `wait_reason` the caller gives an id; gv_wait_encoded_free frees
 // what was allocated for it.

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { INSTRUCTION_BYTES = 16, MOST_BARRIERS = 8 };
+enum { INSTRUCTION_BYTES = 16, MOST_BARRIERS = 16, MBARRIER_ARRIVE = 0x9a7 };
 
 enum operation {
     TRIGGER = 0x02d, // PREEXIT
@@ -15,8 +15,9 @@ enum operation {
     BARRIER = 0x11d, // BAR
     CLUSTER_BARRIER = 0x1c7,
     MBARRIER = 0x1a7, // SYNCS
-    MBARRIER_EXCHANGE = 0x1b2,
-    CONVERGE = 0x141,     // BSYNC
+    CONVERGE = 0x141, // BSYNC
+    BREAK = 0x142,
+    CALL_ABSOLUTE = 0x143,
     CALL = 0x144,         // CALL.REL
     SET_CONVERGE = 0x145, // BSSY
     YIELD = 0x146,
@@ -26,6 +27,7 @@ enum operation {
     RETURN = 0x150,
     MOVE_CONVERGE = 0x155, // BMOV, two of them
     MOVE_CONVERGE_TOO = 0x156,
+    TRAP = 0x15c,  // BPT
     SLEEP = 0x15d, // NANOSLEEP
 };
 
@@ -108,18 +110,23 @@ static following follow(analysis *a, uint32_t index, const instruction *i, bool 
         if (i->form != 0x944)
             a->unknown = true; // through a register
         else if (into_calls) {
+            // One that the loader is to fill in would seem to lead to the next instruction.
             f.target = branch_target(a, index, i);
-            a->unknown |= f.target == UINT32_MAX;
+            a->unknown |= f.target == UINT32_MAX || f.target == index + 1;
         }
         break;
     case CONVERGE:
     case YIELD:
     case MOVE_CONVERGE:
     case MOVE_CONVERGE_TOO:
+    case BREAK:
+    case TRAP:
     case SLEEP: break;
     case WARP_SYNC:
-        // WARPSYNC.ALL goes on behind itself; other forms are not known.
-        a->unknown |= i->form != 0x948;
+        // WARPSYNC.ALL goes on behind itself, WARPSYNC.COLLECTIVE there or at its target; other forms are not known.
+        if (i->form == 0x348)
+            f.target = branch_target(a, index, i);
+        a->unknown |= i->form != 0x948 && f.target == UINT32_MAX;
         break;
     default:
         if (i->operation >= 0x140 && i->operation <= 0x15f)
@@ -154,10 +161,16 @@ static void reach(analysis *a, uint32_t start, bool until_wait, bool into_calls,
     }
 }
 
-static bool is_barrier(unsigned operation)
+static bool is_call(unsigned operation)
 {
-    return operation == BARRIER || operation == CLUSTER_BARRIER || operation == MBARRIER ||
-           operation == MBARRIER_EXCHANGE;
+    return operation == CALL || operation == CALL_ABSOLUTE;
+}
+
+// Can a thread meet others here? Not by what only sets up an mbarrier or arrives at it.
+static bool is_barrier(const instruction *i)
+{
+    return i->operation == BARRIER || i->operation == CLUSTER_BARRIER ||
+           (i->operation == MBARRIER && i->form != MBARRIER_ARRIVE);
 }
 
 // May it access memory that other kernels can access too? Of the operations on memory these cannot: loads of constants,
@@ -182,7 +195,8 @@ static bool find_meetings(analysis *a, const gv_kernel_flow *flow, uint32_t *scr
     size_t words = ((size_t)a->count + 31) / 32, barriers = 0;
     uint32_t found[MOST_BARRIERS];
     for (uint32_t index = 0; index < a->count; index++) {
-        if (!gv_flow_has(flow->before, index) || !is_barrier(decode(a, index).operation))
+        instruction i = decode(a, index);
+        if (!gv_flow_has(flow->before, index) || !is_barrier(&i))
             continue;
         if (barriers == MOST_BARRIERS)
             return false;
@@ -217,6 +231,7 @@ static bool triggers_at_once(const analysis *a)
 static void judge(analysis *a, gv_kernel_flow *flow, uint32_t *scratch, uint32_t *behind)
 {
     bool split = find_meetings(a, flow, scratch, behind), triggers_early = false;
+    flow->followed = !a->unknown;
     // Without following calls, all waits must be met: one inside a function would be hidden from what follows the call.
     memset(scratch, 0, (a->count + 31) / 32 * sizeof *scratch);
     reach(a, 0, false, false, UINT32_MAX, scratch);
@@ -226,12 +241,14 @@ static void judge(analysis *a, gv_kernel_flow *flow, uint32_t *scratch, uint32_t
         if (before)
             flow->early_flags |= gv_instruction_flags(a->code + (size_t)index * INSTRUCTION_BYTES);
         if (operation == WAIT && (before || after) && !gv_flow_has(scratch, index))
-            split = false;
+            flow->followed = false;
         if (may_access(operation) && before && (after || gv_flow_has(behind, index)))
             split = false;
+        if (may_access(operation) || operation == EXIT)
+            set(flow->watched, index);
         triggers_early |= operation == TRIGGER && before;
     }
-    flow->split = split && !a->unknown;
+    flow->split = split && flow->followed;
     // A block that never triggers does so by its end, which comes behind the wait of its threads.
     flow->trigger = !triggers_early       ? GV_GRID_TRIGGER_LATE
                     : triggers_at_once(a) ? GV_GRID_TRIGGER_EARLY
@@ -246,7 +263,7 @@ bool gv_flow_analyse(const unsigned char *code, size_t size, gv_kernel_flow *flo
         unsigned operation = decode(&a, index).operation;
         flow->waits |= operation == WAIT;
         flow->triggers |= operation == TRIGGER;
-        flow->calls |= operation == CALL || operation == 0x143; // CALL.ABS
+        flow->calls |= is_call(operation);
     }
     if (!flow->waits)
         return true;
@@ -255,7 +272,8 @@ bool gv_flow_analyse(const unsigned char *code, size_t size, gv_kernel_flow *flo
     a.stack = gv_calloc((size_t)a.count + 1, sizeof *a.stack);
     flow->before = gv_calloc(words, sizeof *flow->before);
     flow->after = gv_calloc(words, sizeof *flow->after);
-    bool enough = scratch && behind && a.stack && flow->before && flow->after;
+    flow->watched = gv_calloc(words, sizeof *flow->watched);
+    bool enough = scratch && behind && a.stack && flow->before && flow->after && flow->watched;
     if (enough) {
         reach(&a, 0, true, true, UINT32_MAX, flow->before);
         for (uint32_t index = 0; index < a.count; index++)
@@ -275,5 +293,6 @@ void gv_flow_free(gv_kernel_flow *flow)
 {
     gv_free(flow->before);
     gv_free(flow->after);
+    gv_free(flow->watched);
     *flow = (gv_kernel_flow){0};
 }

@@ -15,10 +15,12 @@ typedef struct gv_kernel_flow {
     // What accesses memory lies either before its thread's wait or after it, and no thread can be let past the wait of
     // another by a barrier: where an instruction lies says all.
     bool split;
-    enum gv_grid_trigger trigger; // of a split kernel, if some thread of it gets past its wait
+    enum gv_grid_trigger trigger; // of a kernel that is followed, if some thread of it gets past its wait
+    bool followed;                // all ways through it could be followed: what is below holds, split or not
     unsigned early_flags;         // enum gv_function_flag: of what can be executed before the wait
     uint32_t instructions;        // of 16 bytes
     uint32_t *before, *after;     // one bit each; NULL when it does not wait
+    uint32_t *watched;            // those that access memory or end a thread
 } gv_kernel_flow;
 
 // Follows a kernel's code from its first instruction on. False when memory is out. Free with gv_flow_free.

@@ -38,8 +38,9 @@ typedef struct gv_wait_observation {
 typedef struct gv_recording_source {
     unsigned id; // enum gv_access_source in trace/record.h
 
-    // Makes ready to record in this context (patches its modules). Called with the context current and idle.
-    gv_status (*open)(CUcontext context, CUstream stream, gv_error *error);
+    // Makes ready to record in this context (patches its modules). Called with the context current and idle. `waits`:
+    // there are kernels behind programmatic edges.
+    gv_status (*open)(CUcontext context, CUstream stream, bool waits, gv_error *error);
 
     // The next kernel launch is one to record.
     gv_status (*before)(gv_error *error);

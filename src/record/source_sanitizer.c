@@ -13,10 +13,12 @@
 #include "record/recorder.h"
 #include "record/sanitizer_path.h"
 #include "record/source.h"
+#include "record/watching.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,20 +35,22 @@
 GV_EMBED(gv_patch_image, GV_PATCH_FATBIN);
 GV_EMBED(gv_patch_tensor_image, GV_PATCH_TENSOR_FATBIN);
 GV_EMBED(gv_drain_image, GV_DRAIN_FATBIN);
+GV_EMBED(gv_hold_image, GV_HOLD_FATBIN);
 #ifdef GV_CONDITION_FATBIN
 GV_EMBED(gv_condition_image, GV_CONDITION_FATBIN);
 #endif
 
-#define GV_SANITIZER_FUNCTIONS(F) \
-    F(sanitizerSubscribe)         \
-    F(sanitizerUnsubscribe)       \
-    F(sanitizerEnableCallback)    \
-    F(sanitizerGetResultString)   \
-    F(sanitizerAddPatches)        \
-    F(sanitizerPatchInstructions) \
-    F(sanitizerPatchModule)       \
-    F(sanitizerUnpatchModule)     \
-    F(sanitizerSetLaunchCallbackData)
+#define GV_SANITIZER_FUNCTIONS(F)     \
+    F(sanitizerSubscribe)             \
+    F(sanitizerUnsubscribe)           \
+    F(sanitizerEnableCallback)        \
+    F(sanitizerGetResultString)       \
+    F(sanitizerAddPatches)            \
+    F(sanitizerPatchInstructions)     \
+    F(sanitizerPatchModule)           \
+    F(sanitizerUnpatchModule)         \
+    F(sanitizerSetLaunchCallbackData) \
+    F(sanitizerGetFunctionPcAndSize)
 
 static struct {
 #define GV_SANITIZER_FIELD(name) __typeof__(name) *name;
@@ -138,6 +142,7 @@ static void module_loaded(const Sanitizer_ResourceModuleData *data)
         row.all_variables = false;
     if (row.blind_count)
         qsort(row.blind, row.blind_count, sizeof *row.blind, by_name);
+    gv_waits_add(data->context, data->module, data->pCubin, data->cubinSize);
     pthread_mutex_lock(&lock);
     if (GV_GROW(modules, module_capacity, module_count + 1))
         modules[module_count++] = row;
@@ -149,6 +154,7 @@ static void module_loaded(const Sanitizer_ResourceModuleData *data)
 // Drops the rows of a module, or of all modules of a context.
 static void drop_modules(CUmodule module, CUcontext context)
 {
+    gv_waits_drop(module, context);
     pthread_mutex_lock(&lock);
     for (size_t i = module_count; i-- > 0;) {
         if (modules[i].module != module && modules[i].context != context)
@@ -271,8 +277,14 @@ static struct {
     CUstream stream;
     gv_drain *drain;
     bool tensor_patch; // there is a patch for tensor loads in the context
-    bool seen;         // the launch between before() and after() came by
-    CUmodule module;   // the module of that launch
+    bool waits;        // kernels are watched at their grid-dependency waits
+    gv_watching *watching;
+    CUfunction watched;   // the kernel that is, or NULL
+    gv_node_ranges early; // what the last one accessed before its wait
+    bool early_unknown;   // a part of that is not known
+    bool nothing_seen;    // of the last kernel
+    bool seen;            // the launch between before() and after() came by
+    CUmodule module;      // the module of that launch
     bool set_failed;
 } armed;
 
@@ -397,6 +409,9 @@ static const struct {
     {SANITIZER_INSTRUCTION_BULK_COPY_GLOBAL_TO_SHARED, "gravel_bulk_read", true},
     {SANITIZER_INSTRUCTION_BULK_COPY_SHARED_TO_GLOBAL, "gravel_bulk_write", true},
     {SANITIZER_INSTRUCTION_BULK_REDUCTION_SHARED_TO_GLOBAL, "gravel_bulk_reduce", true},
+    // Only where kernels are watched at their grid-dependency waits.
+    {SANITIZER_INSTRUCTION_BLOCK_ENTER, "gravel_enter", false},
+    {SANITIZER_INSTRUCTION_BLOCK_EXIT, "gravel_exit", false},
 };
 
 // SANITIZER_INSTRUCTION_TMA_LOAD. Given by number, so that what a build can do depends on the library it meets at run
@@ -410,6 +425,7 @@ _Static_assert(SANITIZER_INSTRUCTION_TMA_LOAD == TMA_LOAD, "the number of an ins
 typedef struct prepared_context {
     CUcontext context;
     gv_drain *drain;
+    gv_watching *watching;    // NULL until it is needed
     bool tensor_patch;        // the patch for tensor loads is there, too
     CUfunction set_condition; // NULL until it is needed
 } prepared_context;
@@ -462,6 +478,7 @@ static void context_destroyed(CUcontext context)
     for (size_t i = 0; i < prepared_count; i++)
         if (prepared[i].context == context) {
             gv_drain_forget(prepared[i].drain);
+            gv_watching_forget(prepared[i].watching);
             prepared[i--] = prepared[--prepared_count];
         }
     pthread_mutex_unlock(&lock);
@@ -485,10 +502,15 @@ static bool may_load_tensors(CUmodule module)
 
 static bool patch(CUmodule module, bool *tensor_loads)
 {
-    for (size_t i = 0; i < sizeof patches / sizeof *patches; i++)
+    for (size_t i = 0; i < sizeof patches / sizeof *patches; i++) {
+        bool for_waits = patches[i].instruction == SANITIZER_INSTRUCTION_BLOCK_ENTER ||
+                         patches[i].instruction == SANITIZER_INSTRUCTION_BLOCK_EXIT;
+        if (for_waits && !armed.waits)
+            continue;
         if (api.sanitizerPatchInstructions(patches[i].instruction, module, patches[i].function) != SANITIZER_SUCCESS &&
             patches[i].needed)
             return false;
+    }
     // Only where it is of use: modules without such loads are patched as if there were no such patch.
     *tensor_loads = armed.tensor_patch && may_load_tensors(module) &&
                     api.sanitizerPatchInstructions(TMA_LOAD, module, "gravel_tensor_load") == SANITIZER_SUCCESS;
@@ -540,8 +562,11 @@ static void sanitizer_close(void)
     recording = false; // a node that failed never came to sanitizer_after
     api.sanitizerEnableCallback(0, subscriber, SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_BEGIN);
     unpatch_all();
+    if (armed.watching)
+        gv_watching_close(armed.watching);
     if (armed.drain)
         gv_drain_close(armed.drain);
+    gv_node_ranges_free(&armed.early);
     memset(&armed, 0, sizeof armed);
 }
 
@@ -556,7 +581,45 @@ static void patch_all(void)
     gv_free(list);
 }
 
-static gv_status sanitizer_open(CUcontext context, CUstream stream, gv_error *error)
+// What kernels are watched with at their grid-dependency waits, in the current context; without it they are recorded
+// all the same.
+static gv_watching *find_watching(CUcontext context)
+{
+    gv_watching *watching = NULL;
+    gv_error error = {0};
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < prepared_count && !watching; i++)
+        if (prepared[i].context == context)
+            watching = prepared[i].watching;
+    pthread_mutex_unlock(&lock);
+    if (watching)
+        return watching;
+    loading_own = true;
+    gv_status status = gv_watching_create(gv_hold_image, &GV_HOLD_LIMITS, &watching, &error);
+    loading_own = false;
+    if (status != GV_OK) {
+        gv_note_once(GV_NOTE_FAILURE, "wait", "what kernels do before their grid-dependency waits is not observed: %s",
+                     error.text);
+        return NULL;
+    }
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < prepared_count; i++)
+        if (prepared[i].context == context)
+            prepared[i].watching = watching;
+    pthread_mutex_unlock(&lock);
+    return watching;
+}
+
+static bool device_has_waits(void)
+{
+    CUdevice device = 0;
+    int major = 0;
+    return gv_cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+           gv_cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) == CUDA_SUCCESS &&
+           major >= 9;
+}
+
+static gv_status sanitizer_open(CUcontext context, CUstream stream, bool waits, gv_error *error)
 {
     memset(&armed, 0, sizeof armed);
     prepared_context ready_context;
@@ -569,6 +632,9 @@ static gv_status sanitizer_open(CUcontext context, CUstream stream, gv_error *er
     armed.tensor_patch = ready_context.tensor_patch;
     armed.context = context;
     armed.stream = stream;
+    if (waits && device_has_waits())
+        armed.watching = find_watching(context);
+    armed.waits = armed.watching != NULL;
     SanitizerResult result =
         api.sanitizerEnableCallback(1, subscriber, SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_BEGIN);
     if (result != SANITIZER_SUCCESS) {
@@ -658,8 +724,18 @@ static gv_status sanitizer_after(gv_node_ranges *ranges, gv_node_ranges *extents
 {
     recording = false;
     unsigned flags = 0;
+    if (armed.watched)
+        gv_watching_end(armed.watching);
     gv_status status = gv_drain_run(armed.drain, armed.stream, ranges, extents, &flags, error);
     tensor_copies_are_reported |= (flags & GV_TABLE_TENSOR_SEEN) != 0;
+    gv_node_ranges_clear(&armed.early);
+    if (!gv_split_early(ranges, &armed.early)) {
+        gv_node_ranges_clear(ranges);
+        return gv_fail(error, GV_ERR_MEMORY, "memory for its access set ran out");
+    }
+    armed.early_unknown = (flags & GV_TABLE_EARLY_MAP) != 0;
+    armed.nothing_seen =
+        !(ranges->count[GV_ACCESS_READ] || ranges->count[GV_ACCESS_WRITE] || ranges->count[GV_ACCESS_ATOMIC]);
     if (status != GV_OK)
         return status;
     if (flags & GV_TABLE_MAP_UNKNOWN)
@@ -671,6 +747,51 @@ static gv_status sanitizer_after(gv_node_ranges *ranges, gv_node_ranges *extents
     if (!is_patched(armed.module))
         return gv_fail(error, GV_ERR_MISSING, "its module could not be patched");
     return GV_OK;
+}
+
+// ---- Grid-dependency waits -----------------------------------------------------------------------------------
+
+static void sanitizer_expect_wait(CUfunction function, bool *held)
+{
+    CUmodule module = NULL;
+    const char *name = NULL;
+    uint64_t base = 0, size = 0;
+    *held = false;
+    armed.watched = NULL;
+    if (!armed.watching || gv_cuda.cuFuncGetModule(&module, function) != CUDA_SUCCESS ||
+        gv_cuda.cuFuncGetName(&name, function) != CUDA_SUCCESS)
+        return;
+    if (api.sanitizerGetFunctionPcAndSize(module, name, &base, &size) != SANITIZER_SUCCESS)
+        base = size = 0;
+    armed.watched = function;
+    gv_watching_begin(armed.watching, gv_drain_table(armed.drain) + offsetof(gv_access_table, watch), armed.stream,
+                      module, name, base, size, held);
+}
+
+static void sanitizer_release(bool launched)
+{
+    gv_watching_release(armed.watching, launched);
+}
+
+static void sanitizer_wait_seen(gv_wait_observation *observation)
+{
+    const char *name = NULL;
+    if (!armed.watched) {
+        gv_wait_unknown(observation, armed.watching ? "the driver does not tell its name and module"
+                                                    : "grid-dependency waits cannot be observed on this device");
+        return;
+    }
+    gv_cuda.cuFuncGetName(&name, armed.watched);
+    gv_watching_judge(armed.watching, gv_sanitizer_blind_flags(armed.watched, name), observation);
+    if (observation->wait != GV_GRID_WAIT_DONE)
+        return;
+    gv_node_ranges kept = observation->early;
+    observation->early = armed.early;
+    armed.early = kept;
+    // Where nothing at all was reported, that nothing came before the wait says nothing.
+    observation->unseen_come_after &= !armed.nothing_seen;
+    if (armed.early_unknown)
+        gv_wait_unknown(observation, "it copies by an im2col tensor map before its grid-dependency wait");
 }
 
 unsigned gv_sanitizer_blind_flags(CUfunction function, const char *name)
@@ -690,7 +811,7 @@ unsigned gv_sanitizer_blind_flags(CUfunction function, const char *name)
 
 #else // built without nvcc or the Sanitizer's headers
 
-static gv_status sanitizer_open(CUcontext context, CUstream stream, gv_error *error)
+static gv_status sanitizer_open(CUcontext context, CUstream stream, bool waits, gv_error *error)
 {
     return gv_fail(error, GV_ERR_MISSING, "built without device code");
 }
@@ -712,6 +833,19 @@ static void sanitizer_close(void)
 static gv_status sanitizer_resume(gv_error *error)
 {
     return GV_OK;
+}
+
+static void sanitizer_expect_wait(CUfunction function, bool *held)
+{
+}
+
+static void sanitizer_release(bool launched)
+{
+}
+
+static void sanitizer_wait_seen(gv_wait_observation *observation)
+{
+    gv_wait_unknown(observation, "built without device code");
 }
 
 #define sanitizer_set_condition NULL
@@ -748,19 +882,6 @@ void gv_sanitizer_loading_own(bool begins)
 }
 
 #endif
-
-static void sanitizer_expect_wait(CUfunction function, bool *held)
-{
-}
-
-static void sanitizer_release(bool launched)
-{
-}
-
-static void sanitizer_wait_seen(gv_wait_observation *observation)
-{
-    gv_wait_unknown(observation, "what a kernel does before its grid-dependency wait is not observed on a GPU");
-}
 
 const gv_recording_source gv_source_sanitizer = {.id = GV_SOURCE_SANITIZER,
                                                  .open = sanitizer_open,

@@ -25,7 +25,7 @@ bool gv_source_soft_ready(const char **why)
     return true;
 }
 
-static gv_status soft_open(CUcontext context, CUstream stream, gv_error *error)
+static gv_status soft_open(CUcontext context, CUstream stream, bool waits, gv_error *error)
 {
     return GV_OK;
 }

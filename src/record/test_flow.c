@@ -98,6 +98,8 @@ static void kernels_that_wait_for_themselves_are_split(void **state)
     expect_split("prefetches_in_a_loop", true);
     expect_split("barrier_before_the_wait", true);
     expect_split("two_roles", true);
+    expect_split("arrives_before_the_wait", true);
+    expect_split("traps_and_shuffles", true);
     expect_split("divides_on_both_sides", true);
 }
 
@@ -109,6 +111,7 @@ static void kernels_whose_code_does_not_tell_are_not(void **state)
     expect_split("reads_in_a_function", false);
     expect_split("calls_through_a_pointer", false);
     expect_split("waits_in_a_loop", false);
+    expect_split("reads_again", false);
 }
 
 // The function's code stands in the kernel's section or in one of its own, as the compiler likes.

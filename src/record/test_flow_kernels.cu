@@ -1,5 +1,5 @@
-// Kernels whose control flow test_flow.c follows: where each waits, triggers and accesses memory is in its name. Nothing
-// here is run.
+// Kernels whose control flow test_flow.c follows: where each waits, triggers and accesses memory is in its name.
+// Nothing here is run.
 #define WAIT()    asm volatile("griddepcontrol.wait;" ::: "memory")
 #define TRIGGER() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
 #define READ(p)   (*(const volatile float *)(p))
@@ -57,6 +57,42 @@ extern "C" __global__ void two_roles(const float *weights, const float *a, float
         WAIT();
         out[threadIdx.x] = weight;
     }
+}
+
+// Barriers in shared memory are set up and arrived at; nobody learns from that what others did.
+extern "C" __global__ void arrives_before_the_wait(const float *weights, const float *a, float *out)
+{
+    __shared__ unsigned long long barriers[20];
+    if (threadIdx.x == 0) {
+#pragma unroll
+        for (int i = 0; i < 20; i++) {
+            unsigned at = (unsigned)__cvta_generic_to_shared(&barriers[i]);
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 32;" ::"r"(at) : "memory");
+            asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+        }
+    }
+    float weight = READ(&weights[threadIdx.x]);
+    WAIT();
+    out[threadIdx.x] = a[threadIdx.x] + weight;
+}
+
+// What a mistake leads to, and a part of a warp that works together.
+extern "C" __global__ void traps_and_shuffles(const float *weights, const float *a, float *out, int count, int lanes)
+{
+    float weight = READ(&weights[threadIdx.x]);
+    if (count > 256)
+        __trap();
+    WAIT();
+    float sum = a[threadIdx.x];
+    if (threadIdx.x < lanes) {
+        for (int i = 0; i < count; i++) {
+            if (out[i] > weight)
+                break;
+            sum += __shfl_xor_sync(0xffffffff, sum, 1);
+        }
+        sum += __shfl_xor_sync(0xffffffff, sum, 2);
+    }
+    out[threadIdx.x] = sum;
 }
 
 // Who waits cannot be told from the code alone: by a parameter, by a barrier, by a function.
@@ -117,6 +153,18 @@ extern "C" __global__ void calls_through_a_pointer(const float *weights, float *
     float weight = function(weights);
     WAIT();
     out[threadIdx.x] = weight;
+}
+
+// One access comes before the wait, one after it, and one both before and after.
+extern "C" __global__ void reads_again(const float *weights, const float *a, float *out, int count)
+{
+    float weight = READ(weights);
+#pragma unroll 1
+    for (int i = 0; i < count; i++) {
+        float x = READ(&a[i]);
+        WAIT();
+        out[i] = x * weight;
+    }
 }
 
 // A division calls a function of the compiler's, which touches no memory.

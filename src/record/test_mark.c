@@ -134,7 +134,7 @@ static void a_copy_marks_its_box(void **state)
     matrix(words);
     for (int i = 0; i < 30; i++) {
         int32_t at[GV_TENSOR_MAP_RANK] = {rand() % 50 * 8 - 64, rand() % 300 - 50, 77, -5, 9};
-        gv_mark_tensor(access, words, at, true, GV_ACCESS_READ);
+        gv_mark_tensor(access, words, at, true, GV_ACCESS_READ, 0);
         for (int row = at[1]; row < at[1] + 32; row++)
             for (int column = at[0]; column < at[0] + 64; column++)
                 if (row >= 0 && row < 200 && column >= 0 && column < 300)
@@ -151,7 +151,7 @@ static void an_unknown_map_is_said(void **state)
     const int32_t at[GV_TENSOR_MAP_RANK] = {0};
     matrix(words);
     words[1] |= 1u << 11; // interleaved
-    gv_mark_tensor(access, words, at, true, GV_ACCESS_READ);
+    gv_mark_tensor(access, words, at, true, GV_ACCESS_READ, 0);
     assert_int_equal(access->flags, GV_TABLE_TENSOR_SEEN | GV_TABLE_MAP_UNKNOWN);
     assert_marked_as_expected(access);
 }
@@ -172,7 +172,7 @@ static void other_modes_leave_their_map(void **state)
     const int32_t at[GV_TENSOR_MAP_RANK] = {0};
     matrix(words);
     for (int i = 0; i < 5; i++)
-        gv_mark_tensor(access, words, at, false, i % 2 ? GV_ACCESS_WRITE : GV_ACCESS_READ);
+        gv_mark_tensor(access, words, at, false, i % 2 ? GV_ACCESS_WRITE : GV_ACCESS_READ, 0);
     assert_int_equal(logged(access), 2);
     assert_marked_as_expected(access);
 
@@ -180,7 +180,7 @@ static void other_modes_leave_their_map(void **state)
     uint64_t more[GV_TENSOR_MAP_WORDS];
     matrix(more);
     more[0] += 200 * 640; // right behind the other
-    gv_mark_tensor(access, more, at, false, GV_ACCESS_READ);
+    gv_mark_tensor(access, more, at, false, GV_ACCESS_READ, 0);
     assert_true(gv_maps_to_ranges(access->maps, logged(access), &extents));
     assert_int_equal(extents.count[GV_ACCESS_READ], 400);
     assert_int_equal(extents.count[GV_ACCESS_WRITE], 200);
@@ -199,9 +199,9 @@ static void too_many_maps_are_said(void **state)
     const int32_t at[GV_TENSOR_MAP_RANK] = {0};
     matrix(words);
     for (int i = 0; i < GV_LOGGED_MAPS; i++, words[0] += 256)
-        gv_mark_tensor(access, words, at, false, GV_ACCESS_READ);
+        gv_mark_tensor(access, words, at, false, GV_ACCESS_READ, 0);
     assert_int_equal(access->flags, GV_TABLE_TENSOR_SEEN);
-    gv_mark_tensor(access, words, at, false, GV_ACCESS_READ);
+    gv_mark_tensor(access, words, at, false, GV_ACCESS_READ, 0);
     assert_int_equal(access->flags, GV_TABLE_TENSOR_SEEN | GV_TABLE_MAPS_OVERFLOW);
 }
 

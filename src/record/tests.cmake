@@ -53,6 +53,20 @@ if(GV_NVCC)
   gv_unit_test(test_flow test_flow.c cubin.c flow.c LIBS gv_base)
   add_dependencies(test_flow test_flow_images)
   target_compile_definitions(test_flow PRIVATE GV_TEST_FLOW_CUBINS="${CMAKE_CURRENT_BINARY_DIR}/test_flow_")
+
+  gv_unit_test(test_waits test_waits.c waits.c early.c node_ranges.c cubin.c flow.c LIBS gv_trace gv_base)
+  target_include_directories(test_waits SYSTEM PRIVATE ${GV_CUDA_INCLUDE})
+  add_dependencies(test_waits test_flow_images)
+  target_compile_definitions(test_waits PRIVATE GV_TEST_WAITS_CUBIN="${CMAKE_CURRENT_BINARY_DIR}/test_flow_90a.cubin")
+
+  # Held by the holding kernel, on the software driver; their machine code is that of test_flow's kernels.
+  gv_unit_test(test_watching test_watching.c watching.c waits.c early.c node_ranges.c cubin.c flow.c driver.c
+               LIBS gv_trace gv_base soft_cuda dl)
+  target_include_directories(test_watching SYSTEM PRIVATE ${GV_CUDA_INCLUDE})
+  target_compile_definitions(test_watching PRIVATE
+    GV_TEST_WATCHING_KERNELS="${CMAKE_BINARY_DIR}/soft/test_watching_kernels.so"
+    GV_TEST_WATCHING_CUBIN="${CMAKE_CURRENT_BINARY_DIR}/test_flow_90a.cubin")
+  add_dependencies(test_watching soft_test_watching_kernels test_flow_images)
 endif()
 
 # drain.c calls the driver through a table that this test leaves empty.

@@ -34,6 +34,7 @@ RACE = {
 TRITON_BYTES = (1 << 20) * 4
 CHILD_BYTES = 48 * 4 * 64
 DEEP_BYTES = 4096 * 4
+PDL_BYTES = (1 << 14) * 4
 TMA_BYTES = 1024 * 2048 * 2
 RIGHT = {"native": NONE, "recorded": NONE}
 MODEL = dict(RIGHT, overhead=True)
@@ -78,9 +79,15 @@ PROGRAMS = [
         "name": "pdl",
         "file": "pdl",
         "source": "pdl.cu",
-        # That a programmatic edge orders only what follows the wait is known, where the wait is not: no race is claimed.
-        "buggy": {"native": SOME, "recorded": (0, None), "incomplete": ("programmatic", "programmatic")},
-        "clean": {"native": NONE, "recorded": NONE, "incomplete": ("programmatic", "programmatic")},
+        "buggy": {
+            "native": SOME,
+            "recorded": (0, None),
+            "races": {
+                "words": "1 finding, 1 pair of 65536 bytes",
+                "pairs": [pair(("produce", "early", "W"), ("does_not_wait", "early", "R"), PDL_BYTES)],
+            },
+        },
+        "clean": {"native": NONE, "recorded": NONE},
     },
     {
         "name": "alloc_nodes",

@@ -1,6 +1,7 @@
 // Programmatic dependent launches: a consumer may begin while its producer still runs, and must execute
 // griddepcontrol.wait before it reads what the producer writes. One consumer waits first; one reads its weights, which
-// no producer writes, and then waits; in the buggy program a third does not wait.
+// no producer writes, and then waits; of one a single thread waits for its block; in the buggy program a fourth does
+// not wait.
 #include "common.cuh"
 
 enum { COUNT = 1 << 14, BLOCK = 256, REPLAYS = 50 };
@@ -35,6 +36,17 @@ __global__ void prefetches(const float *weights, const float *data, float *sums)
     sums[i] = weight + data[i];
 }
 
+// Where in its code an access lies does not tell whether it comes before the wait.
+__global__ void one_thread_waits(const float *weights, const float *data, float *sums)
+{
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    float weight = *(const volatile float *)&weights[i];
+    if (threadIdx.x == 0)
+        asm volatile("griddepcontrol.wait;" ::: "memory");
+    __syncthreads();
+    sums[i] = weight + *(const volatile float *)&data[i];
+}
+
 __global__ void does_not_wait(const float *weights, const float *data, float *sums)
 {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -54,15 +66,15 @@ static void launch_early(Kernel kernel, cudaStream_t stream, Arguments... argume
     config.stream = stream;
     config.attrs = &attribute;
     config.numAttrs = 1;
-    CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
+    CHECK(cudaLaunchKernelEx(&config, kernel, arguments...)); // LAUNCH:early
 }
 
 int main(int argc, char **argv)
 {
     bool buggy = is_buggy(argc, argv);
     float *round = make_buffer<float>(1), *weights = make_buffer<float>(COUNT);
-    float *data[3], *sums[3];
-    for (int i = 0; i < 3; i++) {
+    float *data[4], *sums[4];
+    for (int i = 0; i < 4; i++) {
         data[i] = make_buffer<float>(COUNT);
         sums[i] = make_buffer<float>(COUNT);
     }
@@ -74,9 +86,11 @@ int main(int argc, char **argv)
     launch_early(waits_first, stream, (const float *)weights, (const float *)data[0], sums[0]);
     launch_early(produce, stream, (const float *)round, data[1]);
     launch_early(prefetches, stream, (const float *)weights, (const float *)data[1], sums[1]);
+    launch_early(produce, stream, (const float *)round, data[2]);
+    launch_early(one_thread_waits, stream, (const float *)weights, (const float *)data[2], sums[2]);
     if (buggy) {
-        launch_early(produce, stream, (const float *)round, data[2]);
-        launch_early(does_not_wait, stream, (const float *)weights, (const float *)data[2], sums[2]);
+        launch_early(produce, stream, (const float *)round, data[3]);                                 // LAUNCH:early
+        launch_early(does_not_wait, stream, (const float *)weights, (const float *)data[3], sums[3]); // LAUNCH:early
     }
     cudaGraphExec_t exec = end_capture(stream);
 
@@ -85,7 +99,7 @@ int main(int argc, char **argv)
         CHECK(cudaGraphLaunch(exec, stream));
         CHECK(cudaStreamSynchronize(stream));
         size_t other = 0;
-        for (int i = 0; i < (buggy ? 3 : 2); i++)
+        for (int i = 0; i < (buggy ? 4 : 3); i++)
             other += count_other(sums[i], COUNT, (float)(replay + 1));
         wrong += other != 0;
     }
