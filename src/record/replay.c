@@ -227,8 +227,9 @@ static CUresult launch_recorded(gv_replay *run, const gv_snapshot_node *node, co
     return result;
 }
 
-// What is known of the wait of a kernel that ran; `reason`: why not all its accesses were seen, or NULL.
-static void note_wait(gv_replay *run, bool observed, const char *reason)
+// What is known of the wait of a kernel that ran; `reason`: why not all its accesses were seen, or NULL; `unseen` (enum
+// gv_function_flag): which ones.
+static void note_wait(gv_replay *run, bool observed, const char *reason, unsigned unseen)
 {
     if (!run->wait_asked)
         return;
@@ -238,6 +239,8 @@ static void note_wait(gv_replay *run, bool observed, const char *reason)
     }
     gv_node_ranges_clear(&run->wait.early);
     run->source->wait_seen(&run->wait);
+    if (unseen & GV_FUNCTION_CONSTANT && run->writes_variables)
+        run->wait.unseen_come_after = false;
     if (reason)
         gv_wait_blind(&run->wait);
 }
@@ -505,18 +508,19 @@ static void run_kernel(gv_replay *run, const gv_snapshot *snapshot, uint32_t ind
     if (status == GV_OK && outcome != STILL_WAITS)
         status = take_ranges(run, kernel.name, flags, &run->ranges, &run->extents, &error);
     const char *blind = NULL, *reason = NULL;
+    unsigned unseen = 0;
     bool observed = outcome == RAN_ALONE && status == GV_OK;
     if (outcome != RAN_ALONE) {
         gv_node_ranges_clear(&run->ranges);
         gv_node_ranges_clear(&run->extents);
         blind = reason = "it did not run alone: it waited for work beside it";
     } else {
-        unsigned unseen = gv_source_blind_flags(function, kernel.name);
+        unseen = gv_source_blind_flags(function, kernel.name);
         blind = status == GV_OK ? blind_spot(run, function, &params, unseen) : error.text;
         bool named = unseen & ~(unsigned)(GV_FUNCTION_ATOMIC | GV_FUNCTION_DEVICE_HEAP);
         reason = blind ? resolve(&kernel, status != GV_OK || !named, blind) : NULL;
     }
-    note_wait(run, observed, blind);
+    note_wait(run, observed, blind, unseen);
     write_access(run, snapshot, index, run->source->id, reason ? GV_PRECISION_INCOMPLETE : GV_PRECISION_EXACT, reason,
                  gv_monotonic_ns() - start);
     write_extents(run, snapshot, index);

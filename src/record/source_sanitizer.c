@@ -279,7 +279,8 @@ static struct {
     bool tensor_patch; // there is a patch for tensor loads in the context
     bool waits;        // kernels are watched at their grid-dependency waits
     gv_watching *watching;
-    CUfunction watched;   // the kernel that is, or NULL
+    CUfunction watched;   // the kernel that is, or was last, or NULL
+    bool at_wait;         // it has not come to sanitizer_after yet
     gv_node_ranges early; // what the last one accessed before its wait
     bool early_unknown;   // a part of that is not known
     bool nothing_seen;    // of the last kernel
@@ -720,22 +721,30 @@ static bool is_patched(CUmodule module)
     return patched;
 }
 
+// Keeps what a watched kernel did before its wait until sanitizer_wait_seen: it may run again before, unwatched.
+static bool take_early(gv_node_ranges *ranges, unsigned flags)
+{
+    armed.at_wait = false;
+    gv_node_ranges_clear(&armed.early);
+    bool enough = gv_split_early(ranges, &armed.early);
+    if (!enough)
+        gv_node_ranges_clear(ranges);
+    armed.early_unknown = (flags & GV_TABLE_EARLY_MAP) != 0;
+    armed.nothing_seen =
+        !(ranges->count[GV_ACCESS_READ] || ranges->count[GV_ACCESS_WRITE] || ranges->count[GV_ACCESS_ATOMIC]);
+    return enough;
+}
+
 static gv_status sanitizer_after(gv_node_ranges *ranges, gv_node_ranges *extents, gv_error *error)
 {
     recording = false;
     unsigned flags = 0;
-    if (armed.watched)
+    if (armed.at_wait)
         gv_watching_end(armed.watching);
     gv_status status = gv_drain_run(armed.drain, armed.stream, ranges, extents, &flags, error);
     tensor_copies_are_reported |= (flags & GV_TABLE_TENSOR_SEEN) != 0;
-    gv_node_ranges_clear(&armed.early);
-    if (!gv_split_early(ranges, &armed.early)) {
-        gv_node_ranges_clear(ranges);
+    if (armed.at_wait && !take_early(ranges, flags))
         return gv_fail(error, GV_ERR_MEMORY, "memory for its access set ran out");
-    }
-    armed.early_unknown = (flags & GV_TABLE_EARLY_MAP) != 0;
-    armed.nothing_seen =
-        !(ranges->count[GV_ACCESS_READ] || ranges->count[GV_ACCESS_WRITE] || ranges->count[GV_ACCESS_ATOMIC]);
     if (status != GV_OK)
         return status;
     if (flags & GV_TABLE_MAP_UNKNOWN)
@@ -758,12 +767,14 @@ static void sanitizer_expect_wait(CUfunction function, bool *held)
     uint64_t base = 0, size = 0;
     *held = false;
     armed.watched = NULL;
+    armed.at_wait = false;
     if (!armed.watching || gv_cuda.cuFuncGetModule(&module, function) != CUDA_SUCCESS ||
         gv_cuda.cuFuncGetName(&name, function) != CUDA_SUCCESS)
         return;
     if (api.sanitizerGetFunctionPcAndSize(module, name, &base, &size) != SANITIZER_SUCCESS)
         base = size = 0;
     armed.watched = function;
+    armed.at_wait = true;
     gv_watching_begin(armed.watching, gv_drain_table(armed.drain) + offsetof(gv_access_table, watch), armed.stream,
                       module, name, base, size, held);
 }

@@ -235,6 +235,7 @@ static void what_is_not_reported_is_placed_by_the_code(void **state)
     assert_false(
         judge("texture_before_the_wait", GV_WATCH_CODE, GV_WATCH_AFTER, GV_FUNCTION_TEXTURE).unseen_come_after);
     assert_true(judge("texture_before_the_wait", GV_WATCH_CODE, GV_WATCH_AFTER, 0).unseen_come_after);
+    assert_false(judge("prefetches", GV_WATCH_CODE, GV_WATCH_AFTER, GV_FUNCTION_DEVICE_LAUNCH).unseen_come_after);
     assert_false(judge("calls_through_a_pointer", GV_WATCH_HELD, GV_WATCH_RESUMED, 0).unseen_come_after);
 }
 

@@ -238,5 +238,7 @@ void gv_waits_judge(const gv_kernel_waits *waits, const gv_watched *watched, uns
     }
     observation->wait = GV_GRID_WAIT_DONE;
     observation->trigger = trigger_of(waits);
-    observation->unseen_come_after = waits->flow.followed && !(waits->flow.early_flags & unseen);
+    // The constants of a module may be read anywhere: whether that matters is known to who asks.
+    unsigned elsewhere = GV_FUNCTION_UNSCANNED | GV_FUNCTION_DEVICE_LAUNCH | GV_FUNCTION_UNSEEN;
+    observation->unseen_come_after = waits->flow.followed && !(unseen & (waits->flow.early_flags | elsewhere));
 }
