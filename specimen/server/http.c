@@ -4,6 +4,7 @@
 // own (inside suspend and resume). Handlers and `poke` are called without any.
 #include "specimen/server/http.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "specimen/server/text.h"
 
@@ -83,9 +84,7 @@ struct gv_http_exchange {
 
 static uint64_t now_ms(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return gv_monotonic_ns() / 1000000;
 }
 
 // ---- Exchanges ----------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 // call, and the loop acts on the marks between two turns.
 #include "specimen/server/loop.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 #include <curl/curl.h>
@@ -11,7 +12,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct task {
     void (*run)(void *argument);
@@ -45,9 +45,7 @@ struct gv_loop {
 
 uint64_t gv_now_ms(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return gv_monotonic_ns() / 1000000;
 }
 
 // ---- Calls --------------------------------------------------------------------------------------------------------

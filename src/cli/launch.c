@@ -1,5 +1,7 @@
 #include "cli/launch.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -8,7 +10,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT};
@@ -111,9 +112,7 @@ int gv_end_alike(const gv_launch_result *result)
 
 static double now(void)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+    return (double)gv_monotonic_ns() * 1e-9;
 }
 
 // Reads until the pipe closes, or until the time is up and the child is killed. Returns false in the latter case.

@@ -1,5 +1,6 @@
 #include "lab/process.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 #include <dirent.h>
@@ -22,9 +23,7 @@ enum { MOST_PIDS = 4096, KILL_SECONDS = 30 };
 
 double gv_now(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    return (double)gv_monotonic_ns() * 1e-9;
 }
 
 static void pause_for(double seconds)

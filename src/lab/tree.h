@@ -4,6 +4,7 @@
 #define GV_LAB_TREE_H
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "lab/plan.h"
 
 // Makes `folder` (which must not be there) the tree of a trial with these changes; `scratch` is a folder for the
@@ -18,8 +19,6 @@ gv_status gv_tree_remove(const gv_plan *plan, const char *folder, gv_error *erro
 
 // Removes a folder of the lab's own with everything in it, without following links. GV_OK when it is not there.
 gv_status gv_remove_folder(const char *folder, gv_error *error);
-// mkdir -p
-gv_status gv_make_folder(const char *folder, gv_error *error);
 
 // Writes the chosen edges of the plan's fix files to `path` (an empty fix file when none is chosen). `*wanted` says
 // whether the plan has fix files at all.

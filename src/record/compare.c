@@ -1,11 +1,11 @@
 #include "record/compare.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "record/driver.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define EMBED(symbol, section, path)                                                                               \
     __asm__(".section " section ",\"a\",@progbits\n.balign 64\n.hidden " #symbol "\n.global " #symbol "\n" #symbol \
@@ -477,13 +477,6 @@ gv_status gv_compare_settle(gv_compare *c, gv_range_set *written, gv_error *erro
 
 // ---- Searching ---------------------------------------------------------------------------------------------------
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 gv_status gv_compare_set_regions(gv_compare *c, const gv_range *regions, size_t count, gv_error *error)
 {
     uint64_t *bounds = gv_calloc(count, 2 * sizeof *bounds);
@@ -581,7 +574,7 @@ gv_status gv_compare_scan(gv_compare *c, const gv_scan_range *ranges, size_t cou
     void *more[] = {&c->search.memory};
     for (uint64_t first = 0; first < w->blocks && !status; first += SCAN_BLOCKS) {
         uint64_t blocks = w->blocks - first < SCAN_BLOCKS ? w->blocks - first : SCAN_BLOCKS;
-        if (now_ns() > deadline)
+        if (gv_monotonic_ns() > deadline)
             return gv_fail(error, GV_ERR_LIMIT, "the time for it has run out");
         CUresult result = launch(c, c->scan, w, first, blocks, more, 1);
         // The time is looked at between the parts of a large search.

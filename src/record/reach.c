@@ -1,12 +1,12 @@
 #include "record/reach.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "record/driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 // How often the table of regions may turn out to have been too small.
 enum { MOST_NEW_TABLES = 8 };
@@ -236,13 +236,6 @@ void gv_reach_all_written(gv_reach *reach)
 
 // ---- Searching ---------------------------------------------------------------------------------------------------
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static uint64_t up_to_word(uint64_t address)
 {
     return (address + 3) & ~(uint64_t)3;
@@ -339,13 +332,13 @@ static gv_status search(gv_reach *reach, gv_error *error)
     gv_scan_range *work = NULL;
     gv_scan_found found = {0};
     size_t count = 0;
-    uint64_t bytes = 0, begin = now_ns();
+    uint64_t bytes = 0, begin = gv_monotonic_ns();
     gv_status status = list_work(reach, &work, &count, &bytes, error);
     if (!status && bytes > reach->bytes_left)
         status = gv_fail(error, GV_ERR_LIMIT, "there is more of it than may be searched (GRAVEL_SEARCH_MEMORY)");
     if (!status && count)
         status = gv_compare_scan(reach->compare, work, count, begin + reach->time_left, &found, error);
-    uint64_t took = now_ns() - begin;
+    uint64_t took = gv_monotonic_ns() - begin;
     reach->time_left -= took < reach->time_left ? took : reach->time_left;
     if (!status) {
         reach->bytes_left -= bytes;

@@ -19,13 +19,6 @@
 #include <string.h>
 #include <time.h>
 
-uint64_t gv_monotonic_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 CUresult gv_wait_for_stream(CUstream stream, double seconds)
 {
     uint64_t start = gv_monotonic_ns(), limit = (uint64_t)(seconds * 1e9);

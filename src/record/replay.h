@@ -2,6 +2,7 @@
 #ifndef GV_RECORD_REPLAY_H
 #define GV_RECORD_REPLAY_H
 
+#include "base/clock.h"
 #include "record/early.h"
 #include "record/graph.h"
 #include "record/source.h"
@@ -53,8 +54,5 @@ void gv_replay_error(gv_replay *run, const gv_snapshot *snapshot, uint32_t index
 
 // Waits until the stream has no work left, `seconds` at most. CUDA_ERROR_NOT_READY: time is up.
 CUresult gv_wait_for_stream(CUstream stream, double seconds);
-
-// CLOCK_MONOTONIC in nanoseconds.
-uint64_t gv_monotonic_ns(void);
 
 #endif

@@ -2,6 +2,7 @@
 // kernel go that is held.
 #include "record/watching.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "record/driver.h"
 #include "record/early.h"
@@ -177,13 +178,6 @@ void gv_watching_begin(gv_watching *w, CUdeviceptr watch, CUstream stream, CUmod
 
 // ---- Holding -------------------------------------------------------------------------------------------------
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void pause_for(uint64_t nanoseconds)
 {
     struct timespec pause = {(time_t)(nanoseconds / 1000000000), (long)(nanoseconds % 1000000000)};
@@ -193,13 +187,13 @@ static void pause_for(uint64_t nanoseconds)
 // Reads the watch while the kernel is held.
 static bool sample(gv_watching *w)
 {
-    uint64_t deadline = now_ns() + w->limits.look_ns;
+    uint64_t deadline = gv_monotonic_ns() + w->limits.look_ns;
     CUresult result = gv_cuda.cuMemcpyDtoHAsync(&w->shared->sample, w->watch, sizeof w->shared->sample, w->side);
     while (result == CUDA_SUCCESS) {
         result = gv_cuda.cuStreamQuery(w->side);
         if (result == CUDA_SUCCESS)
             return true;
-        if (result != CUDA_ERROR_NOT_READY || now_ns() > deadline)
+        if (result != CUDA_ERROR_NOT_READY || gv_monotonic_ns() > deadline)
             return false;
         result = CUDA_SUCCESS;
     }
@@ -210,11 +204,11 @@ static enum gv_held wait_for_standstill(gv_watching *w)
 {
     const gv_hold_limits *limits = &w->limits;
     const gv_wait_watch *now = &w->shared->sample;
-    uint64_t start = now_ns(), deadline = start + limits->most_ns, began = 0, last = start, counted = 0;
+    uint64_t start = gv_monotonic_ns(), deadline = start + limits->most_ns, began = 0, last = start, counted = 0;
     for (;;) {
         if (!sample(w))
             return GV_HELD_FAILED;
-        uint64_t time = now_ns();
+        uint64_t time = gv_monotonic_ns();
         uint64_t count = (uint64_t)now->activity + now->entered + now->exited;
         if (count != counted || now->phase != GV_PHASE_HELD) {
             began = began ? began : time;

@@ -251,7 +251,7 @@ static bool on_event(void *context, const char *data, size_t length)
     uint64_t before = a->reply.pieces;
     bool on = gv_reply_event(&a->reply, data, length);
     if (a->reply.pieces > before) {
-        a->last_ns = gv_now_ns();
+        a->last_ns = gv_monotonic_ns();
         if (!a->first_ns)
             a->first_ns = a->last_ns;
     }
@@ -401,7 +401,7 @@ static void on_end(gv_request *request, const gv_outcome *outcome)
     double think = pass->think_low_s;
     think += (pass->think_high_s - pass->think_low_s) * (double)(gv_random_next(&a->random) >> 11) * 0x1p-53;
     if (think > 0)
-        wait_for(a, gv_now_ns() + (uint64_t)(think * 1e9));
+        wait_for(a, gv_monotonic_ns() + (uint64_t)(think * 1e9));
     else
         send_round(a);
 }
@@ -500,7 +500,7 @@ static void run_loop(loop *l)
     gv_client *client = l->pass->client;
     bool cancelled = false;
     while (l->status == GV_OK && (gv_client_running(client) || l->heap_count)) {
-        uint64_t now = gv_now_ns();
+        uint64_t now = gv_monotonic_ns();
         while (l->status == GV_OK && l->heap_count && (l->heap[0]->due_ns <= now || cancelled)) {
             agent *a = heap_pop(l);
             if (cancelled && a->session.turns)
@@ -531,7 +531,7 @@ static void run_loop(loop *l)
     }
     if (l->status != GV_OK)
         gv_client_cancel_all(client);
-    tell(l, gv_now_ns(), true);
+    tell(l, gv_monotonic_ns(), true);
 }
 
 gv_status gv_pass_run(const gv_pass *pass, gv_error *error)
@@ -547,7 +547,7 @@ gv_status gv_pass_run(const gv_pass *pass, gv_error *error)
         l.event_limit = l.text_limit;
     l.agents = gv_calloc(slots, sizeof *l.agents);
     l.heap = gv_calloc(slots, sizeof *l.heap);
-    l.started_ns = l.told_ns = gv_now_ns();
+    l.started_ns = l.told_ns = gv_monotonic_ns();
     l.unstarted = slots;
     if (!l.agents || !l.heap) {
         l.status = gv_fail(error, GV_ERR_MEMORY, "out of memory; lower --concurrency");

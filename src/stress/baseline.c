@@ -1,5 +1,6 @@
 #include "stress/baseline.h"
 
+#include "base/folder.h"
 #include "base/memory.h"
 #include "stress/oracle.h"
 
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -125,25 +125,6 @@ bool gv_baseline_read(const char *folder, const gv_baseline_key *key, gv_results
 
 // ---- Writing ------------------------------------------------------------------------------------------------------
 
-static gv_status make_folders(const char *folder, gv_error *error)
-{
-    char *path = gv_strdup(folder);
-    if (!path)
-        return gv_fail(error, GV_ERR_MEMORY, "out of memory");
-    bool made = true;
-    for (char *slash = strchr(path + 1, '/'); made; slash = strchr(slash + 1, '/')) {
-        if (slash)
-            *slash = '\0';
-        made = mkdir(path, 0777) == 0 || errno == EEXIST;
-        if (!slash)
-            break;
-        *slash = '/';
-    }
-    gv_free(path);
-    return made ? GV_OK
-                : gv_fail(error, GV_ERR_IO, "the folder %s for baselines cannot be made: %s", folder, strerror(errno));
-}
-
 static json_t *round_json(const gv_round_result *result)
 {
     char history[24], calls[24], text[24];
@@ -171,7 +152,7 @@ gv_status gv_baseline_write(const char *folder, const gv_baseline_key *key, cons
         }
         json_array_append_new(rounds, round_json(result));
     }
-    gv_status status = make_folders(folder, error);
+    gv_status status = gv_make_folder(folder, error);
     json_t *root = json_pack("{s:s, s:i, s:s, s:s, s:s, s:o}", "schema", "gravel-baseline", "version", VERSION, "key",
                              key->text, "url", results->url, "taken", results->started, "rounds", rounds);
     gv_string path = {0}, temporary = {0};

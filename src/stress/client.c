@@ -14,7 +14,6 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -53,13 +52,6 @@ struct gv_client {
     bool cancelling;
 };
 
-uint64_t gv_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 // ---- Callbacks of libcurl -----------------------------------------------------------------------------------------
 
 static int on_socket(CURL *easy, curl_socket_t socket, int what, void *context, void *known)
@@ -85,7 +77,7 @@ static int on_socket(CURL *easy, curl_socket_t socket, int what, void *context, 
 static int on_timer(CURLM *multi, long milliseconds, void *context)
 {
     gv_client *client = context;
-    client->timer_ns = milliseconds < 0 ? UINT64_MAX : gv_now_ns() + (uint64_t)milliseconds * 1000000u;
+    client->timer_ns = milliseconds < 0 ? UINT64_MAX : gv_monotonic_ns() + (uint64_t)milliseconds * 1000000u;
     return 0;
 }
 
@@ -107,7 +99,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *context)
     gv_request *request = transfer->request;
     size_t length = size * count;
     if (!transfer->first_byte_ns)
-        transfer->first_byte_ns = gv_now_ns();
+        transfer->first_byte_ns = gv_monotonic_ns();
     if (length > transfer->client->options.most_bytes - transfer->body_bytes) {
         transfer->too_large = true;
         return 0;
@@ -219,7 +211,7 @@ static void finish(gv_transfer *transfer, CURLcode code, bool interrupted)
     gv_outcome outcome = {.reason = GV_REASON_COUNT,
                           .started_ns = transfer->started_ns,
                           .first_byte_ns = transfer->first_byte_ns,
-                          .ended_ns = gv_now_ns()};
+                          .ended_ns = gv_monotonic_ns()};
     char *type = NULL;
     gv_curl.easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &outcome.http_status);
     if (gv_curl.easy_getinfo(transfer->easy, CURLINFO_CONTENT_TYPE, &type) == CURLE_OK && type)
@@ -330,7 +322,7 @@ bool gv_client_start(gv_client *client, gv_request *request, const char *body, s
     transfer->header_bytes = transfer->body_bytes = transfer->snippet_length = 0;
     transfer->too_large = transfer->stopped = false;
     transfer->message[0] = '\0';
-    transfer->started_ns = gv_now_ns();
+    transfer->started_ns = gv_monotonic_ns();
     transfer->first_byte_ns = 0;
     request->transfer = transfer;
     bool ok = set_headers(transfer, request->id) &&
@@ -368,7 +360,7 @@ bool gv_client_poll(gv_client *client, uint64_t deadline_ns)
 {
     struct epoll_event events[EVENTS];
     uint64_t until = deadline_ns < client->timer_ns ? deadline_ns : client->timer_ns;
-    uint64_t now = gv_now_ns();
+    uint64_t now = gv_monotonic_ns();
     int wait = -1;
     if (until != UINT64_MAX) {
         // Rounded up: a wait that ends too early would spin.
@@ -385,7 +377,7 @@ bool gv_client_poll(gv_client *client, uint64_t deadline_ns)
                    (had & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
         gv_curl.multi_socket_action(client->multi, events[i].data.fd, what, &running);
     }
-    if (client->timer_ns <= gv_now_ns()) {
+    if (client->timer_ns <= gv_monotonic_ns()) {
         client->timer_ns = UINT64_MAX;
         gv_curl.multi_socket_action(client->multi, CURL_SOCKET_TIMEOUT, 0, &running);
     }

@@ -5,6 +5,7 @@
 #ifndef GV_STRESS_CLIENT_H
 #define GV_STRESS_CLIENT_H
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "stress/reason.h"
 
@@ -60,8 +61,6 @@ size_t gv_client_running(const gv_client *client);
 
 // Ends every request under way with GV_REASON_INTERRUPTED.
 void gv_client_cancel_all(gv_client *client);
-
-uint64_t gv_now_ns(void);
 
 // Checks a base URL and gives the URL of its chat completions: "http://host:1/v1" gives
 // "http://host:1/v1/chat/completions", and a URL without a path gets /v1. Freed with gv_free.

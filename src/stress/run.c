@@ -149,7 +149,7 @@ static gv_status take_baseline(run *r, const char *phase, size_t *sessions, size
         status = read_cache(r, sessions, &count);
     if (status != GV_OK || count == 0)
         return status;
-    uint64_t began = gv_now_ns();
+    uint64_t began = gv_monotonic_ns();
     gv_pass pass = {.options = r->options,
                     .client = r->client,
                     .phase = phase,
@@ -173,7 +173,7 @@ static gv_status take_baseline(run *r, const char *phase, size_t *sessions, size
     }
     if (r->results->baseline_taken && !r->results->baseline_oldest[0])
         memcpy(r->results->baseline_oldest, r->alone.started, sizeof r->alone.started);
-    r->results->baseline_seconds += (double)(gv_now_ns() - began) / 1e9;
+    r->results->baseline_seconds += (double)(gv_monotonic_ns() - began) / 1e9;
     return status;
 }
 
@@ -190,9 +190,9 @@ static gv_status load(run *r)
                     .think_low_s = options->think_low_s,
                     .think_high_s = options->think_high_s,
                     .results = r->results};
-    uint64_t began = gv_now_ns();
+    uint64_t began = gv_monotonic_ns();
     gv_status status = gv_pass_run(&pass, r->error);
-    r->results->load_seconds = (double)(gv_now_ns() - began) / 1e9;
+    r->results->load_seconds = (double)(gv_monotonic_ns() - began) / 1e9;
     return status;
 }
 

@@ -1,35 +1,12 @@
 """Checks JSON outputs against the keys that docs/findings.md documents: every key printed is explained there, and every
 key explained is printed by at least one of the outputs. Usage: schema.py findings.md output.json..."""
 import json
+import os
 import re
 import sys
 
-
-def documented(path):
-    """Keys by schema, from the tables under a heading that names it: | `key` | ... |, with dots for nesting."""
-    keys, schema = {}, None
-    for line in open(path, encoding="utf-8"):
-        heading = re.match(r"#+ .*`(gravel-[a-z]+)`", line)
-        if heading:
-            schema = heading.group(1)
-            keys.setdefault(schema, set())
-        elif line.startswith("#"):
-            schema = None
-        row = re.match(r"\| `([^`]+)` \|", line)
-        if schema and row:
-            keys[schema].add(row.group(1))
-    return keys
-
-
-def walk(value, place, found):
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            name = f"{place}.{key}" if place else key
-            found.add(name)
-            walk(inner, name, found)
-    elif isinstance(value, list):
-        for inner in value:
-            walk(inner, place, found)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from documented_keys import documented, walk  # noqa: E402
 
 
 def normal(name):

@@ -1,39 +1,14 @@
-"""Checks the JSON that `gravel stress` wrote against docs/stress.md: every key printed is explained there, every key
-explained is printed by at least one file, and the ids of reasons in the table are those of the program.
-Usage: schema.py stress.md result.json..."""
+"""Checks the JSON that `gravel stress` wrote against docs/stress.md: every key printed is explained there, and
+every key explained is printed by at least one file. Usage: schema.py stress.md result.json..."""
 import json
-import re
+import os
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from documented_keys import documented, walk  # noqa: E402
 
-def documented(path):
-    """Keys by schema, from the tables under a heading that names it: | `key` | ... |, with dots for nesting."""
-    keys, schema = {}, None
-    for line in open(path, encoding="utf-8"):
-        heading = re.match(r"#+ .*`(gravel-[a-z]+)`", line)
-        if heading:
-            schema = heading.group(1)
-            keys.setdefault(schema, set())
-        elif line.startswith("#"):
-            schema = None
-        row = re.match(r"\| `([^`]+)` \|", line)
-        if schema and row:
-            keys[schema].add(row.group(1))
-    return keys
-
-
-def walk(value, place, found):
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            name = f"{place}.{key}" if place else key
-            found.add(name)
-            # What the user sets, or a tool's arguments: any keys.
-            if name not in ("options.body", "rounds.expected.arguments", "messages"):
-                walk(inner, name, found)
-    elif isinstance(value, list):
-        for inner in value:
-            walk(inner, place, found)
-
+# What the user sets, or a tool's arguments: any keys.
+OPEN_ENDED = ("options.body", "rounds.expected.arguments", "messages")
 
 keys = documented(sys.argv[1])
 printed = {"gravel-stress": set(), "gravel-transcript": set()}
@@ -42,7 +17,7 @@ for path in sys.argv[2:]:
     if document.get("schema") not in printed:
         continue
     assert document["version"] == 1, path
-    walk(document, "", printed[document["schema"]])
+    walk(document, "", printed[document["schema"]], OPEN_ENDED)
 
 wrong = False
 for schema, names in printed.items():
