@@ -247,6 +247,9 @@ gv_status engine_import(engine *e, const void *bytes, size_t size, const engine_
         from += pieces[i].bytes;
     }
     CALL(&e->device, cuStreamSynchronize(e->transfer));
+    // No step has to come between this import and the next one: the row of the table, which goes up from pinned memory,
+    // may be given back here and written for another request.
+    CALL(&e->device, cuStreamSynchronize(e->schedule));
     pthread_mutex_lock(&e->lock);
     if (r && e->device.error.status != GV_OK) {
         status = gv_fail(error, GV_ERR_IO, "%s", e->device.error.text);
