@@ -10,6 +10,7 @@
 #define _GNU_SOURCE /* RTLD_DEFAULT */
 #endif
 #include <dlfcn.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -51,6 +52,144 @@ static inline void gravel_order_acquire(uint64_t token)
     void (*volatile order)(uint64_t, int) = (void (*)(uint64_t, int))dlsym(RTLD_DEFAULT, "gravel_record_order");
     if (order)
         order(token, 1);
+}
+
+/* ---- Regions: memory of which the program knows what each step may change ----------------------------------------
+ * docs/canary.md explains them. `gravel run --canary` and `--checksums` hash the pages of regions between steps.
+ *
+ * A region is device memory in pages of equal size, numbered from 0; all of it must be allocated. What makes no sense
+ * is reported once and ignored: the call then returns 0 or does nothing, and 0 is never a region. Calls that name no
+ * region, or one that has ended, do nothing. Without --canary and --checksums every call does nothing.
+ */
+typedef uint64_t gravel_region;
+typedef uint64_t gravel_transfer;
+
+enum { GRAVEL_REGION_CANARY_ = 1, GRAVEL_REGION_CHECKSUM_ = 2 };
+
+static inline gravel_region gravel_region_declare_(const char *name, uint64_t base, uint64_t bytes, uint64_t page_bytes,
+                                                   unsigned what)
+{
+    typedef uint64_t begin_function(const char *, uint64_t, uint64_t, uint64_t, unsigned);
+    begin_function *volatile begin = (begin_function *)dlsym(RTLD_DEFAULT, "gravel_record_region_begin");
+    return begin ? begin(name, base, bytes, page_bytes, what) : 0;
+}
+
+/* Declares a region: `name` for reports (copied), `base` its device address, `bytes` its size, `page_bytes` that of a
+ * page (the last page may be shorter; 0: the whole region is one page). It is watched from the next step on.
+ */
+static inline gravel_region gravel_region_begin(const char *name, uint64_t base, uint64_t bytes, uint64_t page_bytes)
+{
+    return gravel_region_declare_(name, base, bytes, page_bytes, GRAVEL_REGION_CANARY_ | GRAVEL_REGION_CHECKSUM_);
+}
+
+/* The same for memory that any step may change anywhere: only `--checksums` looks at it. */
+static inline gravel_region gravel_checksum_region(const char *name, uint64_t base, uint64_t bytes, uint64_t page_bytes)
+{
+    return gravel_region_declare_(name, base, bytes, page_bytes, GRAVEL_REGION_CHECKSUM_);
+}
+
+/* Ends a region: call it before its memory is freed. What changed since the last step is not looked at any more. */
+static inline void gravel_region_end(gravel_region region)
+{
+    void (*volatile end)(uint64_t) = (void (*)(uint64_t))dlsym(RTLD_DEFAULT, "gravel_record_region_end");
+    if (end)
+        end(region);
+}
+
+/* Puts a region into a group: a number that the program chooses, such as the address of an engine. The steps of a
+ * group are those of gravel_step_of with this number. Without this call a region is in group 0.
+ */
+static inline void gravel_region_group(gravel_region region, uint64_t group)
+{
+    typedef void group_function(uint64_t, uint64_t);
+    group_function *volatile set = (group_function *)dlsym(RTLD_DEFAULT, "gravel_record_region_group");
+    if (set)
+        set(region, group);
+}
+
+/* A step ends: everything it does to the regions of group 0 has been enqueued on `stream` (a CUstream or
+ * cudaStream_t), or is ordered before this point of it; what comes next in the stream belongs to the next step. The
+ * pages are hashed there. Not to be called while the stream is capturing (it is ignored then).
+ */
+static inline void gravel_step_of(uint64_t group, void *stream)
+{
+    void (*volatile step)(uint64_t, void *) = (void (*)(uint64_t, void *))dlsym(RTLD_DEFAULT, "gravel_record_step");
+    if (step)
+        step(group, stream);
+}
+static inline void gravel_step(void *stream)
+{
+    gravel_step_of(0, stream);
+}
+
+/* What the step under way, the one that the next gravel_step ends, may change in a region. Several declarations add
+ * up, and end with the step. A step without any may change nothing; but until the first declaration for a region its
+ * steps may do anything, so that an engine which only declares regions hears no false alarm.
+ *
+ * Here by slots: `count` numbers, of which `slots_per_page` lie on a page (copied; negative ones are left out).
+ */
+static inline void gravel_allow_slots(gravel_region region, const int64_t *slots, size_t count, uint64_t slots_per_page)
+{
+    typedef void allow_function(uint64_t, const int64_t *, size_t, uint64_t);
+    allow_function *volatile allow = (allow_function *)dlsym(RTLD_DEFAULT, "gravel_record_allow_slots");
+    if (allow)
+        allow(region, slots, count, slots_per_page);
+}
+
+/* By page numbers. */
+static inline void gravel_allow_pages(gravel_region region, const int64_t *pages, size_t count)
+{
+    gravel_allow_slots(region, pages, count, 1);
+}
+
+/* By a tensor of slots in device memory, of `index_bytes` (4 or 8) each, signed. It is read when the step ends, in the
+ * order of that stream, and must hold the step's slots until then.
+ */
+static inline void gravel_allow_index(gravel_region region, uint64_t address, size_t count, unsigned index_bytes,
+                                      uint64_t slots_per_page)
+{
+    typedef void allow_function(uint64_t, uint64_t, size_t, unsigned, uint64_t);
+    allow_function *volatile allow = (allow_function *)dlsym(RTLD_DEFAULT, "gravel_record_allow_index");
+    if (allow)
+        allow(region, address, count, index_bytes, slots_per_page);
+}
+
+/* By a function, which is called in every gravel_step from now on, on the thread that calls it and before the pages
+ * are hashed. It writes at most `capacity` page numbers to `pages` and returns how many there are; if that is more
+ * than the capacity it is called once again with room for them. NULL takes it back.
+ */
+typedef size_t gravel_allow_function(void *user, uint64_t step, int64_t *pages, size_t capacity);
+static inline void gravel_allow_callback(gravel_region region, gravel_allow_function *function, void *user)
+{
+    typedef void allow_function(uint64_t, gravel_allow_function *, void *);
+    allow_function *volatile allow = (allow_function *)dlsym(RTLD_DEFAULT, "gravel_record_allow_callback");
+    if (allow)
+        allow(region, function, user);
+}
+
+/* This step may change any page of the region. */
+static inline void gravel_allow_all(gravel_region region)
+{
+    void (*volatile allow)(uint64_t) = (void (*)(uint64_t))dlsym(RTLD_DEFAULT, "gravel_record_allow_all");
+    if (allow)
+        allow(region);
+}
+
+/* A transfer, on any stream or on none, writes these pages from now on (`pages` NULL: any page) until
+ * gravel_transfer_end: they are left out of every step that it overlaps. Call the end when the transfer has completed,
+ * not when it has been enqueued.
+ */
+static inline gravel_transfer gravel_transfer_begin(gravel_region region, const int64_t *pages, size_t count)
+{
+    typedef uint64_t begin_function(uint64_t, const int64_t *, size_t);
+    begin_function *volatile begin = (begin_function *)dlsym(RTLD_DEFAULT, "gravel_record_transfer_begin");
+    return begin ? begin(region, pages, count) : 0;
+}
+static inline void gravel_transfer_end(gravel_transfer transfer)
+{
+    void (*volatile end)(uint64_t) = (void (*)(uint64_t))dlsym(RTLD_DEFAULT, "gravel_record_transfer_end");
+    if (end)
+        end(transfer);
 }
 
 #ifdef __cplusplus
