@@ -192,6 +192,56 @@ static inline void gravel_transfer_end(gravel_transfer transfer)
         end(transfer);
 }
 
+/* ---- Rows and padding ----
+ * A graph that is captured for a fixed number of rows (a batch size) is launched with fewer real rows; the rest is
+ * padding. Declaring the static inputs and outputs that are made of rows, and how many rows of a launch are real, lets
+ * gravel leave padding out where it compares results, and check that padding does no harm (docs/padding.md).
+ */
+enum {
+    GRAVEL_ROWS_IN = 1,    /* the graph reads them; the program fills them between launches */
+    GRAVEL_ROWS_OUT = 2,   /* the graph writes them; the program reads the real ones after a launch */
+    GRAVEL_ROWS_INDEX = 4, /* they hold integers that kernels index memory with: slots, pages, positions, lengths */
+    /* With INDEX: the value that marks a padded row. 0: kernels use it like any other, and what lies there belongs to
+     * nobody (a reserved slot). -1: kernels skip the row. With neither, no value is known to be safe. */
+    GRAVEL_ROWS_ZERO_IS_PAD = 8,
+    GRAVEL_ROWS_MINUS_ONE_IS_PAD = 16
+};
+
+/* Declares `rows` rows of `row_bytes` bytes, one behind the other from device address `address` on: a static input or
+ * output of graphs. `flags`: GRAVEL_ROWS_..., IN or OUT or both among them. The memory must be allocated; the
+ * declaration ends when it is freed. Rows of the same address replace earlier ones. `name` is copied (63 characters)
+ * and may be null. A declaration that makes no sense is ignored, with a line on standard error the first time.
+ */
+static inline void gravel_rows(const char *name, uint64_t address, uint64_t row_bytes, uint64_t rows, unsigned flags)
+{
+    typedef void function(const char *, uint64_t, uint64_t, uint64_t, unsigned);
+    function *volatile declare = (function *)dlsym(RTLD_DEFAULT, "gravel_record_rows");
+    if (declare)
+        declare(name, address, row_bytes, rows, flags);
+}
+
+/* How many rows are real in the graph launches that the calling thread makes from here on, until it says something
+ * else; UINT64_MAX: all of them. For a thread that never says so, what any thread said last holds.
+ */
+static inline void gravel_real_rows(uint64_t count)
+{
+    void (*volatile real)(uint64_t) = (void (*)(uint64_t))dlsym(RTLD_DEFAULT, "gravel_record_real_rows");
+    if (real)
+        real(count);
+}
+
+/* Declares memory that holds nothing from one graph launch to the next: workspaces, intermediate results, a slot that
+ * is kept for padded rows. A launch must write each byte of it before it reads it, and nobody cares what is in it
+ * afterwards. For `bytes` bytes from `address` on; otherwise as gravel_rows.
+ */
+static inline void gravel_scratch(const char *name, uint64_t address, uint64_t bytes)
+{
+    typedef void function(const char *, uint64_t, uint64_t);
+    function *volatile declare = (function *)dlsym(RTLD_DEFAULT, "gravel_record_scratch");
+    if (declare)
+        declare(name, address, bytes);
+}
+
 #ifdef __cplusplus
 }
 #endif

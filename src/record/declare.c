@@ -1,10 +1,24 @@
 // What a program tells the recorder itself, through include/gravel.h.
+#include "gravel.h"
 #include "record/arm.h"
 #include "record/hook.h"
+#include "record/ids.h"
 #include "record/recorder.h"
+#include "record/rows.h"
+
+#include <stdio.h>
+
+_Static_assert((int)GV_ROWS_IN == GRAVEL_ROWS_IN && (int)GV_ROWS_OUT == GRAVEL_ROWS_OUT &&
+                   (int)GV_ROWS_INDEX == GRAVEL_ROWS_INDEX && (int)GV_ROWS_ZERO_IS_PAD == GRAVEL_ROWS_ZERO_IS_PAD &&
+                   (int)GV_ROWS_MINUS_ONE_IS_PAD == GRAVEL_ROWS_MINUS_ONE_IS_PAD,
+               "rows.h has the flags of gravel.h");
 
 GV_EXPORT void gravel_record_arm_next(void);
 GV_EXPORT void gravel_record_order(uint64_t token, int acquire);
+GV_EXPORT void gravel_record_rows(const char *name, uint64_t address, uint64_t row_bytes, uint64_t rows,
+                                  unsigned flags);
+GV_EXPORT void gravel_record_real_rows(uint64_t count);
+GV_EXPORT void gravel_record_scratch(const char *name, uint64_t address, uint64_t bytes);
 
 void gravel_record_arm_next(void)
 {
@@ -18,4 +32,43 @@ void gravel_record_order(uint64_t token, int acquire)
     gv_operation_record operation = {.kind = GV_OP_HOST_ORDER, .object = token, .flags = acquire ? 1 : 0};
     gv_operation(&operation);
     gv_leave();
+}
+
+// Rows or scratch memory. Nonsense is said once for each name.
+static void declare(const char *name, uint64_t address, uint64_t row_bytes, uint64_t rows, unsigned flags)
+{
+    gv_rows declared = {.address = address, .row_bytes = row_bytes, .rows = rows, .flags = flags};
+    if (!gv_enter())
+        return;
+    snprintf(declared.name, sizeof declared.name, "%s", name ? name : "");
+    const char *what = flags == GV_ROWS_SCRATCH ? "scratch memory" : "rows";
+    const char *why = gv_rows_check(&declared);
+    if (!why && !gv_is_live(address, row_bytes * rows, &declared.oldest, &declared.newest))
+        why = "no allocated memory holds all of it";
+    if (!why)
+        why = gv_rows_declare(&declared);
+    if (why) {
+        char key[64];
+        snprintf(key, sizeof key, "%c %.60s", what[0], declared.name);
+        gv_note_once(GV_NOTE_FAILURE, key,
+                     "the %s declared as \"%s\" (%llu times %llu bytes at 0x%llx) are ignored: %s", what, declared.name,
+                     (unsigned long long)rows, (unsigned long long)row_bytes, (unsigned long long)address, why);
+    }
+    gv_leave();
+}
+
+void gravel_record_rows(const char *name, uint64_t address, uint64_t row_bytes, uint64_t rows, unsigned flags)
+{
+    // The flag of scratch memory is none of gravel.h's.
+    declare(name, address, row_bytes, rows, flags & GV_ROWS_SCRATCH ? UINT32_MAX : flags);
+}
+
+void gravel_record_real_rows(uint64_t count)
+{
+    gv_rows_set_real(count);
+}
+
+void gravel_record_scratch(const char *name, uint64_t address, uint64_t bytes)
+{
+    declare(name, address, bytes, 1, GV_ROWS_SCRATCH);
 }

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "record/handle_map.h"
 #include "record/recorder.h"
+#include "record/rows.h"
 #include "record/source.h"
 
 #include <pthread.h>
@@ -312,6 +313,7 @@ void gv_life_end(gv_life life, uint64_t stream)
 {
     if (!life.id)
         return;
+    gv_rows_freed(life.id, life.address, life.size);
     unsigned long long before = atomic_load(&live_bytes);
     while (!atomic_compare_exchange_weak(&live_bytes, &before, before > life.size ? before - life.size : 0))
         ;
@@ -334,6 +336,43 @@ bool gv_is_heap(uint64_t address)
         gv_handle_map_get(&lives, address) != 0 && gv_handle_map_get(&kinds, address) != GV_ALLOCATION_GLOBAL + 1;
     pthread_mutex_unlock(&lock);
     return found;
+}
+
+typedef struct holding {
+    uint64_t address, end; // of the life around `address`; 0: not found
+    uint64_t id;
+} holding;
+
+static bool holds(uint64_t address, uint64_t id, void *user)
+{
+    holding *search = user;
+    uint64_t size = gv_handle_map_get(&sizes, address);
+    if (search->address >= address && search->address - address < size && address + size > search->end) {
+        search->end = address + size;
+        search->id = id;
+    }
+    return false;
+}
+
+bool gv_is_live(uint64_t address, uint64_t size, uint64_t *oldest, uint64_t *newest)
+{
+    uint64_t end;
+    *oldest = UINT64_MAX;
+    *newest = 0;
+    if (!size || __builtin_add_overflow(address, size, &end))
+        return false;
+    bool live = true;
+    pthread_mutex_lock(&lock);
+    while (live && address < end) {
+        holding search = {.address = address};
+        gv_handle_map_prune(&lives, holds, &search);
+        live = search.end > address;
+        address = search.end;
+        *oldest = search.id < *oldest ? search.id : *oldest;
+        *newest = search.id > *newest ? search.id : *newest;
+    }
+    pthread_mutex_unlock(&lock);
+    return live;
 }
 
 // ---- Memory that others see ----------------------------------------------------------------------------------

@@ -58,6 +58,10 @@ bool gv_is_allocated(uint64_t address);
 // The same, but not for a module's variable.
 bool gv_is_heap(uint64_t address);
 
+// Does memory that is allocated hold all of [address, address + size)? Lives that adjoin each other may do so together;
+// *oldest and *newest are the lowest and the highest id of those that do.
+bool gv_is_live(uint64_t address, uint64_t size, uint64_t *oldest, uint64_t *newest);
+
 // cuMemUnmap: ends every life that begins in the range.
 void gv_unmapped(uint64_t address, uint64_t size);
 

@@ -4,6 +4,7 @@
 #include "record/arm.h"
 #include "record/hook.h"
 #include "record/ids.h"
+#include "record/rows.h"
 #include "record/source.h"
 #include "soft/gravel_soft.h"
 
@@ -449,6 +450,7 @@ static void after_fork_in_child(void)
         gv_state.writer = NULL;
         gv_state.stacks = NULL; // leaked: its lock may be held
         gv_ids_forget();
+        gv_rows_forget();
         atomic_store(&phase, GV_PHASE_IDLE);
     }
     pthread_mutex_init(&start_lock, NULL);

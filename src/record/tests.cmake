@@ -93,3 +93,5 @@ gv_unit_test(test_parameters test_parameters.c parameters.c tensor_map.c driver.
 target_include_directories(test_parameters SYSTEM PRIVATE ${GV_CUDA_INCLUDE})
 target_compile_definitions(test_parameters PRIVATE GV_TEST_KERNELS_PATH="${CMAKE_BINARY_DIR}/soft/test_kernels.so")
 add_dependencies(test_parameters soft_test_kernels)
+
+gv_unit_test(test_rows test_rows.c rows.c LIBS gv_base pthread)
