@@ -7,7 +7,7 @@ mkdir -p "$build"
 
 packages="cmake ninja-build gcc g++ libc6-dev pkg-config libzstd-dev libjansson-dev libdw-dev libelf-dev zlib1g-dev
 libbz2-dev liblzma-dev uthash-dev libcmocka-dev libcbor-dev libyaml-dev libcurl4-openssl-dev
-libmicrohttpd-dev libsodium-dev libsqlite3-dev libpq-dev libpq5 python3 python3-venv clang libclang-rt-14-dev clang-format clang-tidy git"
+libmicrohttpd-dev libsodium-dev libxxhash-dev libsqlite3-dev libpq-dev libpq5 python3 python3-venv clang libclang-rt-14-dev clang-format clang-tidy git"
 missing=
 for package in $packages; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $package"
