@@ -266,10 +266,10 @@ static gv_suppression *find_match(gv_suppressions *suppressions, const char *id,
 
 static bool match_finding(gv_suppressions *suppressions, gv_finding *finding, node_text *first, node_text *second)
 {
-    if (finding->id == GV_FINDING_INCOMPLETE) {
+    if (finding->id == GV_FINDING_INCOMPLETE || gv_finding_is_observed(finding->id)) {
         if (finding->node)
             describe(first, finding->trace, finding->graph, (uint32_t)(finding->node - 1));
-        gv_suppression *block = find_match(suppressions, "incomplete", finding->reason, first, NULL);
+        gv_suppression *block = find_match(suppressions, gv_finding_id_name(finding->id), finding->reason, first, NULL);
         if (!block)
             return false;
         block->pairs++;

@@ -22,7 +22,7 @@ static int compare(uint64_t a, uint64_t b)
 
 static uint64_t total_bytes(const gv_finding *finding)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = finding->bytes;
     for (size_t i = 0; i < finding->pair_count; i++)
         bytes += finding->pairs[i].bytes;
     return bytes;
@@ -32,7 +32,12 @@ static int in_order(const void *left, const void *right)
 {
     const gv_finding *a = left, *b = right;
     bool a_incomplete = a->id == GV_FINDING_INCOMPLETE, b_incomplete = b->id == GV_FINDING_INCOMPLETE;
-    int order = compare(a->graph, b->graph);
+    bool a_observed = gv_finding_is_observed(a->id), b_observed = gv_finding_is_observed(b->id);
+    int order = compare(b_observed, a_observed);
+    if (!order && a_observed)
+        order = compare(a->id, b->id);
+    if (!order)
+        order = compare(a->graph, b->graph);
     if (!order)
         order = compare(a_incomplete, b_incomplete);
     if (!order && !a_incomplete)

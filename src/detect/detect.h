@@ -17,10 +17,10 @@ typedef struct gv_detector {
 // The table and its length.
 const gv_detector *gv_detectors(size_t *count);
 
-// Runs every detector over one trace, appending to `findings`. Order of what it appends: by graph id, races before
-// incompletenesses, races by bytes falling (all pairs together), incompletenesses by kind, node and reason; the same
-// trace always gives the same order. Fails only when memory is out: what a damaged trace makes undecidable becomes an
-// incomplete finding.
+// Runs every detector over one trace, appending to `findings`. Order of what it appends: observed findings first, by id
+// and graph; then by graph id, races before incompletenesses, races by bytes falling (all pairs together),
+// incompletenesses by kind, node and reason; the same trace always gives the same order. Fails only when memory is out:
+// what a damaged trace makes undecidable becomes an incomplete finding.
 gv_status gv_detect(const gv_trace *trace, gv_findings *findings, gv_error *error);
 
 // ---- The detectors ----

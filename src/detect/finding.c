@@ -3,6 +3,8 @@
 
 #include "base/memory.h"
 
+#include <string.h>
+
 const char *gv_finding_id_name(enum gv_finding_id id)
 {
     switch (id) {
@@ -10,6 +12,10 @@ const char *gv_finding_id_name(enum gv_finding_id id)
     case GV_FINDING_RACE_WAR: return "race-war";
     case GV_FINDING_RACE_WAW: return "race-waw";
     case GV_FINDING_INCOMPLETE: return "incomplete";
+    case GV_FINDING_PAD_READ: return "pad-read";
+    case GV_FINDING_PAD_WRITE: return "pad-write";
+    case GV_FINDING_STALE_READ: return "stale-read";
+    case GV_FINDING_DIFF: return "diff";
     }
     return "unknown";
 }
@@ -46,6 +52,33 @@ bool gv_findings_add_incomplete(gv_findings *findings, gv_finding finding, const
     return true;
 }
 
+bool gv_finding_add_number(gv_finding *finding, const char *key, uint64_t number)
+{
+    if (!GV_GROW(finding->facts, finding->fact_capacity, finding->fact_count + 1))
+        return false;
+    finding->facts[finding->fact_count++] = (gv_fact){.key = key, .number = number};
+    return true;
+}
+
+bool gv_finding_add_text(gv_finding *finding, const char *key, const char *text)
+{
+    char *copy = gv_strdup(text);
+    if (!copy || !gv_finding_add_number(finding, key, 0)) {
+        gv_free(copy);
+        return false;
+    }
+    finding->facts[finding->fact_count - 1].text = copy;
+    return true;
+}
+
+const gv_fact *gv_finding_fact(const gv_finding *finding, const char *key)
+{
+    for (size_t i = 0; i < finding->fact_count; i++)
+        if (strcmp(finding->facts[i].key, key) == 0)
+            return &finding->facts[i];
+    return NULL;
+}
+
 size_t gv_findings_races(const gv_findings *findings)
 {
     size_t races = 0;
@@ -62,6 +95,10 @@ void gv_findings_free(gv_findings *findings)
             gv_range_set_free(&finding->pairs[p].ranges);
         gv_free(finding->pairs);
         gv_free(finding->reason);
+        for (size_t f = 0; f < finding->fact_count; f++)
+            gv_free(finding->facts[f].text);
+        gv_free(finding->facts);
+        gv_range_set_free(&finding->ranges);
     }
     gv_free(findings->items);
     *findings = (gv_findings){0};

@@ -10,8 +10,19 @@ enum gv_finding_id {
     GV_FINDING_RACE_WAR,   // "race-war"
     GV_FINDING_RACE_WAW,   // "race-waw"
     GV_FINDING_INCOMPLETE, // "incomplete"
+    // Observed: what was seen to happen, where a race says what may.
+    GV_FINDING_PAD_READ,   // "pad-read"
+    GV_FINDING_PAD_WRITE,  // "pad-write"
+    GV_FINDING_STALE_READ, // "stale-read"
+    GV_FINDING_DIFF,       // "diff"
 };
 const char *gv_finding_id_name(enum gv_finding_id id);
+
+// Is it of the third sort, neither a race nor an incompleteness?
+static inline bool gv_finding_is_observed(enum gv_finding_id id)
+{
+    return id > GV_FINDING_INCOMPLETE;
+}
 
 enum gv_confidence { GV_CERTAIN, GV_LIKELY, GV_POSSIBLE };
 const char *gv_confidence_name(enum gv_confidence confidence);
@@ -22,7 +33,7 @@ enum gv_incomplete_kind {
     GV_INCOMPLETE_GRAPH,        // the launch was not recorded, or not to its end
     GV_INCOMPLETE_PROGRAMMATIC, // conflicting pairs that only a programmatic edge orders
     GV_INCOMPLETE_TRACE,        // the trace is cut or damaged, or the recorder noted that it missed something
-    GV_INCOMPLETE_NOT_EXECUTED,      // a body of a conditional node was executed in no recorded launch
+    GV_INCOMPLETE_NOT_EXECUTED, // a body of a conditional node was executed in no recorded launch
     GV_INCOMPLETE_NEVER_ARMED,  // a graph was launched but none of its launches was recorded
     GV_INCOMPLETE_OVERLAP,      // unordered pairs of which at least one is known by an extent only
 };
@@ -61,6 +72,13 @@ typedef struct gv_race_pair {
     uint64_t raw_bytes, war_bytes, waw_bytes; // each byte counts under one of them (docs/detectors.md)
 } gv_race_pair;
 
+// One thing that an observed finding knows, by a key that keeps its meaning: docs/findings.md lists them.
+typedef struct gv_fact {
+    const char *key; // static
+    uint64_t number;
+    char *text; // owned; NULL: it is the number
+} gv_fact;
+
 // All pairs that one missing order explains: adding the edge `from` -> `to` would order every one of them.
 typedef struct gv_finding {
     enum gv_finding_id id;         // of the leading pair
@@ -81,8 +99,13 @@ typedef struct gv_finding {
     size_t affected; // how many nodes, pairs or launches this one stands for; of a race, how many recorded
                      // launches of graphs of this structure showed the leading pair
     size_t alike; // of programmatic, overlap and never-armed ones: further graphs of the same structure with the same
-    char *reason; // owned; NULL for races
-    bool suppressed; // matched by a suppression
+    char *reason; // owned; NULL for races; of an observed finding what there is to add to its facts, or NULL
+    // observed findings; `graph` is then the snapshot that `node` lies in, 0: about no graph
+    gv_fact *facts; // owned
+    size_t fact_count, fact_capacity;
+    gv_range_set ranges; // the bytes it is about, settled
+    uint64_t bytes;      // how many they are
+    bool suppressed;     // matched by a suppression
 } gv_finding;
 
 typedef struct gv_findings {
@@ -98,7 +121,14 @@ gv_finding *gv_findings_add(gv_findings *findings);
 // Appends an incomplete finding with a copy of `reason`. False, with nothing appended, when memory is out.
 bool gv_findings_add_incomplete(gv_findings *findings, gv_finding finding, const char *reason);
 
-// Races among them that are not suppressed (incompletenesses are not counted).
+// Adds a fact to an observed finding. False when memory is out.
+bool gv_finding_add_number(gv_finding *finding, const char *key, uint64_t number);
+bool gv_finding_add_text(gv_finding *finding, const char *key, const char *text);
+
+// The fact with this key, or NULL.
+const gv_fact *gv_finding_fact(const gv_finding *finding, const char *key);
+
+// Races and observed findings among them that are not suppressed (incompletenesses are not counted).
 size_t gv_findings_races(const gv_findings *findings);
 
 #endif

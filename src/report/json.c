@@ -232,6 +232,31 @@ static void write_incomplete(gv_json *json, const gv_finding *finding, gv_string
     gv_json_text(json, "reason", finding->reason);
 }
 
+static void write_observed(gv_json *json, const gv_finding *finding, gv_string *scratch)
+{
+    const gv_trace *trace = finding->trace;
+    gv_json_text(json, "confidence", gv_confidence_name(finding->confidence));
+    write_graph(json, trace, finding->graph);
+    gv_json_id(json, "launch", finding->launch);
+    gv_json_number(json, "launches", finding->affected);
+    gv_json_open(json, "nodes", '[');
+    if (finding->node)
+        write_node(json, trace, (named_node){finding->graph, (uint32_t)finding->node - 1}, scratch);
+    gv_json_close(json);
+    gv_json_number(json, "bytes", finding->bytes);
+    gv_json_ranges(json, "ranges", finding->ranges.ranges, finding->ranges.count);
+    write_allocation(json, finding);
+    gv_json_text(json, "reason", finding->reason);
+    gv_json_open(json, "facts", '{');
+    for (size_t i = 0; i < finding->fact_count; i++) {
+        if (finding->facts[i].text)
+            gv_json_text(json, finding->facts[i].key, finding->facts[i].text);
+        else
+            gv_json_number(json, finding->facts[i].key, finding->facts[i].number);
+    }
+    gv_json_close(json);
+}
+
 static gv_status write_finding(gv_json *json, const gv_finding *finding, size_t trace_index, gv_string *scratch,
                                gv_error *error)
 {
@@ -242,6 +267,8 @@ static gv_status write_finding(gv_json *json, const gv_finding *finding, size_t 
     gv_json_bool(json, "suppressed", finding->suppressed);
     if (finding->id == GV_FINDING_INCOMPLETE)
         write_incomplete(json, finding, scratch);
+    else if (gv_finding_is_observed(finding->id))
+        write_observed(json, finding, scratch);
     else
         status = write_race(json, finding, scratch, error);
     gv_json_close(json);

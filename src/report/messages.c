@@ -152,18 +152,23 @@ void gv_message_side(gv_string *out, const gv_finding *finding, const gv_side *s
     gv_place_print(out, &place);
 }
 
-void gv_message_bytes(gv_string *out, const gv_race_pair *pair, size_t shown_ranges)
+void gv_message_ranges(gv_string *out, const gv_range_set *ranges, uint64_t bytes, size_t shown_ranges)
 {
-    gv_string_add(out, "%s in %s: ", gv_number(pair->bytes), gv_count(pair->ranges.count, "range", "ranges"));
-    size_t shown = pair->ranges.count < shown_ranges ? pair->ranges.count : shown_ranges;
+    gv_string_add(out, "%s in %s: ", gv_number(bytes), gv_count(ranges->count, "range", "ranges"));
+    size_t shown = ranges->count < shown_ranges ? ranges->count : shown_ranges;
     for (size_t i = 0; i < shown; i++) {
         // The two ends of a range stay together when the line is wrapped.
-        gv_string_add(out, "%s[0x%" PRIx64 ",0x%" PRIx64 ")", i ? " " : "", pair->ranges.ranges[i].start,
-                      pair->ranges.ranges[i].end);
+        gv_string_add(out, "%s[0x%" PRIx64 ",0x%" PRIx64 ")", i ? " " : "", ranges->ranges[i].start,
+                      ranges->ranges[i].end);
     }
-    if (shown < pair->ranges.count)
+    if (shown < ranges->count)
         gv_string_add(out, "%s%s more (--ranges %zu prints all)", shown ? " and " : "",
-                      gv_number(pair->ranges.count - shown), pair->ranges.count);
+                      gv_number(ranges->count - shown), ranges->count);
+}
+
+void gv_message_bytes(gv_string *out, const gv_race_pair *pair, size_t shown_ranges)
+{
+    gv_message_ranges(out, &pair->ranges, pair->bytes, shown_ranges);
     if ((pair->raw_bytes != 0) + (pair->war_bytes != 0) + (pair->waw_bytes != 0) > 1) {
         const struct {
             uint64_t bytes;
@@ -204,7 +209,7 @@ void gv_message_memory(gv_string *out, const gv_finding *finding)
         return;
     }
     const gv_allocation *allocation = &trace->allocations[finding->allocation];
-    const gv_range_set *ranges = &finding->pairs[0].ranges;
+    const gv_range_set *ranges = finding->pair_count ? &finding->pairs[0].ranges : &finding->ranges;
     if (ranges->count && ranges->ranges[0].start >= allocation->address) {
         uint64_t first = ranges->ranges[0].start - allocation->address;
         uint64_t last = ranges->ranges[ranges->count - 1].end - allocation->address;
@@ -857,6 +862,8 @@ void gv_message_coverage(gv_string *out, const size_t nodes[GV_COVERAGE_STATES])
 
 void gv_message_summary(gv_string *out, const gv_overview *overview)
 {
+    if (overview->observed)
+        gv_string_add(out, "%s, ", gv_count(overview->observed, "observed fault", "observed faults"));
     gv_string_add(out, "%s", gv_count(overview->races, "race", "races"));
     if (overview->pairs > overview->races)
         gv_string_add(out, " (%s of nodes)", gv_count(overview->pairs, "pair", "pairs"));

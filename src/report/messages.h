@@ -32,6 +32,13 @@ void gv_message_more_pairs(gv_string *out, const gv_finding *finding);
 void gv_message_pair(gv_string *out, const gv_finding *finding, const gv_race_pair *pair);
 void gv_message_race_properties(gv_string *out, const gv_finding *finding);
 
+// ---- An observed finding (messages_observed.c) ----
+void gv_message_observed_title(gv_string *out, const gv_finding *finding, bool name_process);
+// What it is about, in the order in which it is printed: *label is set for each row. Adds nothing behind the last one.
+void gv_message_observed_row(gv_string *out, const gv_finding *finding, size_t row, const char **label);
+void gv_message_observed_properties(gv_string *out, const gv_finding *finding);
+void gv_message_ranges(gv_string *out, const gv_range_set *ranges, uint64_t bytes, size_t shown_ranges);
+
 // ---- An incompleteness ----
 void gv_message_incomplete_title(gv_string *out, const gv_incomplete_group *group, bool name_process);
 // Which nodes: by name, at most `shown` names and numbers of each.

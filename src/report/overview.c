@@ -299,6 +299,8 @@ gv_status gv_overview_make(gv_trace *const *traces, size_t trace_count, const gv
         if (finding->id == GV_FINDING_INCOMPLETE) {
             overview->complete = false;
             overview->incomplete_shown |= !finding->suppressed;
+        } else if (gv_finding_is_observed(finding->id)) {
+            overview->observed += !finding->suppressed;
         } else if (!finding->suppressed) {
             overview->races++;
             overview->pairs += finding->pair_count;

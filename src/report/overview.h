@@ -26,6 +26,7 @@ typedef struct gv_incomplete_group {
 
 typedef struct gv_overview {
     size_t races, pairs;   // not suppressed
+    size_t observed;       // observed findings, not suppressed
     size_t suppressed;     // findings of any kind
     size_t graphs, nodes;  // recorded to their end and so checked; distinct snapshots, child graphs with their nodes
     bool complete;         // nothing is left that could not be seen; suppressed incompletenesses count as left

@@ -115,6 +115,43 @@ static void print_race(text_report *report, const gv_finding *finding)
     fputc('\n', report->out);
 }
 
+static void print_observed(text_report *report, const gv_finding *finding)
+{
+    size_t ranges = report->options->ranges ? report->options->ranges : DEFAULT_RANGES;
+    const char *label = NULL;
+    gv_message_observed_title(&report->text, finding, report->name_process);
+    print_paragraph(report, "");
+    const gv_graph *graph = gv_trace_graph(finding->trace, finding->graph);
+    if (finding->node && graph) {
+        gv_message_side(&report->text, finding,
+                        &(gv_side){.graph = finding->graph, .node = (uint32_t)finding->node - 1});
+        print_row(report, "node");
+        if (report->options->all_stacks && finding->node <= graph->node_count)
+            print_stack(report, finding->trace, graph->nodes[finding->node - 1].stack, "  call stack");
+    }
+    for (size_t row = 0;; row++) {
+        gv_message_observed_row(&report->text, finding, row, &label);
+        if (!report->text.length)
+            break;
+        print_row(report, label);
+    }
+    if (finding->bytes) {
+        gv_message_ranges(&report->text, &finding->ranges, finding->bytes, ranges);
+        print_row(report, "bytes");
+        gv_message_memory(&report->text, finding);
+        print_row(report, "memory");
+    }
+    if (graph) {
+        gv_message_graph(&report->text, finding->trace, finding->graph);
+        print_row(report, "graph");
+    }
+    gv_string_add_safe(&report->text, finding->reason);
+    print_row(report, "reason");
+    gv_message_observed_properties(&report->text, finding);
+    print_properties(report);
+    fputc('\n', report->out);
+}
+
 // Every graph of the group with its nodes, and with its own reason where the block gives none.
 static void list_incomplete(text_report *report, const gv_incomplete_group *group, const gv_findings *findings,
                             const gv_overview *overview)
@@ -196,8 +233,13 @@ gv_status gv_report_text(FILE *out, gv_trace *const *traces, size_t trace_count,
         print_trace(&report, traces[i]);
     fputc('\n', out);
     for (size_t i = 0; i < findings->count; i++) {
-        if (findings->items[i].id != GV_FINDING_INCOMPLETE && !findings->items[i].suppressed)
-            print_race(&report, &findings->items[i]);
+        const gv_finding *finding = &findings->items[i];
+        if (finding->suppressed || finding->id == GV_FINDING_INCOMPLETE)
+            continue;
+        if (gv_finding_is_observed(finding->id))
+            print_observed(&report, finding);
+        else
+            print_race(&report, finding);
     }
     for (size_t i = 0; i < overview.group_count; i++) {
         if (!overview.groups[i].suppressed)

@@ -1,0 +1,140 @@
+// The sentences of observed findings: one title and a few rows for each id.
+#include "report/messages.h"
+#include "report/names.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static uint64_t number(const gv_finding *finding, const char *key)
+{
+    const gv_fact *fact = gv_finding_fact(finding, key);
+    return fact ? fact->number : 0;
+}
+
+// "" when there is no such fact.
+static const char *text(const gv_finding *finding, const char *key)
+{
+    const gv_fact *fact = gv_finding_fact(finding, key);
+    return fact && fact->text ? fact->text : "";
+}
+
+static void add_quoted(gv_string *out, const char *name)
+{
+    gv_string_add(out, "\"");
+    gv_string_add_safe(out, name);
+    gv_string_add(out, "\"");
+}
+
+// "3 of 4 real rows": one is "1 real row"
+static void add_rows(gv_string *out, uint64_t some, uint64_t all)
+{
+    gv_string_add(out, "%s of ", gv_number(some));
+    gv_string_add(out, "%s", gv_count(all, "real row", "real rows"));
+}
+
+static void add_node(gv_string *out, const gv_finding *finding)
+{
+    gv_string_add(out, "#%" PRIu64 " ", finding->node - 1);
+    gv_node_name(out, finding->trace, gv_trace_graph(finding->trace, finding->graph), (uint32_t)finding->node - 1,
+                 GV_MESSAGE_NAME_WIDTH);
+}
+
+void gv_message_observed_title(gv_string *out, const gv_finding *finding, bool name_process)
+{
+    const char *name = text(finding, "name");
+    gv_string_add(out, "%s", gv_finding_id_name(finding->id));
+    if (finding->graph)
+        gv_string_add(out, " in graph #%" PRIu64, finding->graph);
+    if (name_process)
+        gv_string_add(out, " of process %" PRIu64, finding->trace->process.pid);
+    gv_string_add(out, ": ");
+    switch (finding->id) {
+    case GV_FINDING_PAD_READ:
+        add_rows(out, number(finding, "rows"), number(finding, "real_rows"));
+        gv_string_add(out, " of ");
+        add_quoted(out, name);
+        gv_string_add(out, " came out otherwise when nothing but padded rows of the inputs was changed.");
+        break;
+    case GV_FINDING_PAD_WRITE:
+        if (finding->node) {
+            add_node(out, finding);
+            gv_string_add(out, " writes ");
+        } else {
+            gv_string_add(out, "the launch writes ");
+        }
+        gv_string_add(out, "%s, for padded rows, outside of declared outputs and scratch memory.",
+                      gv_count(finding->bytes, "byte", "bytes"));
+        break;
+    case GV_FINDING_STALE_READ:
+        if (finding->node) {
+            add_node(out, finding);
+            gv_string_add(out, " reads ");
+        } else {
+            gv_string_add(out, "the launch reads ");
+        }
+        gv_string_add(out, "%s of ", finding->bytes ? gv_count(finding->bytes, "byte", "bytes") : "some bytes");
+        add_quoted(out, name);
+        gv_string_add(out, " that nothing in the launch has written before.");
+        break;
+    case GV_FINDING_DIFF:
+        add_quoted(out, name);
+        gv_string_add(out, " of layer %" PRIu64 ": ", number(finding, "layer"));
+        add_rows(out, number(finding, "rows"), number(finding, "real_rows"));
+        gv_string_add(out, " differ between the graph and the eager computation from the same inputs.");
+        break;
+    default: gv_string_add_safe(out, finding->reason); break;
+    }
+}
+
+void gv_message_observed_row(gv_string *out, const gv_finding *finding, size_t row, const char **label)
+{
+    if (finding->id == GV_FINDING_PAD_READ || finding->id == GV_FINDING_PAD_WRITE) {
+        if (row == 0) {
+            *label = "patterns";
+            gv_string_add(out, "%s (", text(finding, "patterns"));
+            gv_string_add(out, "%s of the launch)", gv_count(number(finding, "real_rows"), "real row", "real rows"));
+        } else if (row == 1 && finding->id == GV_FINDING_PAD_READ) {
+            *label = "rows";
+            gv_string_add(out, "the first is row %" PRIu64 ", the last row %" PRIu64, number(finding, "first_row"),
+                          number(finding, "last_row"));
+        }
+    } else if (finding->id == GV_FINDING_STALE_READ && row == 0) {
+        *label = "seen by";
+        gv_string_add(out, "%s", text(finding, "source"));
+    } else if (finding->id == GV_FINDING_DIFF) {
+        if (row == 0) {
+            *label = "values";
+            gv_string_add(out, "%s of ", gv_number(number(finding, "differing")));
+            gv_string_add(out, "%s differ; the first at row %" PRIu64 ", element %" PRIu64 ": %s in the graph, ",
+                          gv_count(number(finding, "elements"), "element", "elements"), number(finding, "first_row"),
+                          number(finding, "first_element"), text(finding, "graph_value"));
+            gv_string_add(out, "%s eagerly (%s)", text(finding, "eager_value"), text(finding, "dtype"));
+        } else if (row == 1) {
+            *label = "bucket";
+            gv_string_add(out, "%" PRIu64 "%s", number(finding, "bucket"),
+                          number(finding, "fallback") ? " (the last one: the launch's own has no clone)" : "");
+        }
+    }
+}
+
+void gv_message_observed_properties(gv_string *out, const gv_finding *finding)
+{
+    gv_string_add(out, "[properties] id=%s confidence=%s pid=%" PRIu64 " graph=%" PRIu64 " launch=%" PRIu64,
+                  gv_finding_id_name(finding->id), gv_confidence_name(finding->confidence), finding->trace->process.pid,
+                  finding->graph, finding->launch);
+    if (finding->node)
+        gv_string_add(out, " node=%" PRIu64, finding->node - 1);
+    gv_string_add(out, " bytes=%" PRIu64 " ranges=%zu allocation=%" PRIu64 " launches=%zu", finding->bytes,
+                  finding->ranges.count, finding->allocation, finding->affected);
+    for (size_t i = 0; i < finding->fact_count; i++) {
+        const gv_fact *fact = &finding->facts[i];
+        if (!fact->text) {
+            gv_string_add(out, " %s=%" PRIu64, fact->key, fact->number);
+            continue;
+        }
+        // A blank would end the value for who splits the line.
+        gv_string_add(out, " %s=", fact->key);
+        for (const char *at = fact->text; *at; at++)
+            gv_string_add(out, "%c", *at == ' ' ? '_' : *at < ' ' ? '?' : *at);
+    }
+}
