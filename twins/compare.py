@@ -35,10 +35,18 @@ def reported_pairs(report):
     return pairs, report["summary"]["complete"]
 
 
+def printed(folder, twin, variant):
+    path = os.path.join(folder, f"{twin}.{variant}.log")
+    if not os.path.exists(path):
+        return ""
+    with open(path, errors="replace") as log:
+        return log.read()
+
+
 def read(folder, twin, variant):
     """What one run showed: (pairs, complete, wrong results, what went wrong with the run or None)."""
     base = os.path.join(folder, f"{twin}.{variant}")
-    log = open(base + ".log").read() if os.path.exists(base + ".log") else ""
+    log = printed(folder, twin, variant)
     wrong = re.search(r"^wrong (\d+ of \d+)$", log, re.M)
     failed = re.search(r"^exit code \d+$", log, re.M)
     if not wrong or failed:
@@ -58,11 +66,13 @@ def text(pairs):
 def main():
     expect, folder, twins = expected_pairs(sys.argv[1]), sys.argv[2], sys.argv[3:]
     detected = missed = false = 0
+    troubled = []  # runs that went wrong
     print(f"{'twin':<14} {'wrong when buggy':<17} {'when clean':<11} verdict")
     for twin in twins:
         pairs, _, buggy_wrong, problem = read(folder, twin, "buggy")
         clean_pairs, _, clean_wrong, clean_problem = read(folder, twin, "clean")
         notes = []
+        troubled += [(twin, variant) for variant, wrong in (("buggy", problem), ("clean", clean_problem)) if wrong]
         if not problem and sorted(pairs) == sorted(expect[twin]) and expect[twin]:
             detected += 1
             verdict = "detected"
@@ -77,6 +87,8 @@ def main():
             verdict += ", FALSE"
             notes.append(f"clean variant: {clean_problem or text(clean_pairs)}")
         print(f"{twin:<14} {buggy_wrong:<17} {clean_wrong:<11} {verdict}: {'. '.join(notes)}")
+    for twin, variant in troubled:
+        print(f"-- {twin} {variant} printed:\n{printed(folder, twin, variant)[-4000:]}")
     print(f"{len(twins)} pairs: {detected} detected, {missed} missed, {false} false")
     return 0 if detected == len(twins) and not false else 1
 
