@@ -26,6 +26,8 @@
 static pthread_mutex_t arm_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(CUcontext) armed_context;
 static atomic_int launches_under_way;
+static atomic_bool held; // the gate is closed for copies too
+static atomic_int copies_under_way;
 static __thread bool arming_thread __attribute__((tls_model("initial-exec")));
 static atomic_ullong arm_next_epoch;
 
@@ -76,15 +78,39 @@ void gv_gate_leave(void)
     atomic_fetch_sub(&launches_under_way, 1);
 }
 
+void gv_copy_gate_enter(void)
+{
+    for (;;) {
+        atomic_fetch_add(&copies_under_way, 1);
+        CUcontext armed = atomic_load(&held) ? atomic_load(&armed_context) : NULL, current = NULL;
+        if (!armed || arming_thread || gv_cuda.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != armed)
+            return;
+        atomic_fetch_sub(&copies_under_way, 1);
+        struct timespec pause = {0, 50000};
+        nanosleep(&pause, NULL);
+    }
+}
+
+void gv_copy_gate_leave(void)
+{
+    atomic_fetch_sub(&copies_under_way, 1);
+}
+
+static void open_gate(void)
+{
+    atomic_store(&armed_context, NULL);
+    atomic_store(&held, false);
+}
+
 // Closes the gate for a context. False when other threads' launches did not end in time: one may be blocked inside
 // the driver.
 static bool close_gate(CUcontext context)
 {
     atomic_store(&armed_context, context);
     uint64_t deadline = gv_monotonic_ns() + 1000000000u;
-    while (atomic_load(&launches_under_way) > 0) {
+    while (atomic_load(&launches_under_way) > 0 || (atomic_load(&held) && atomic_load(&copies_under_way) > 0)) {
         if (gv_monotonic_ns() > deadline) {
-            atomic_store(&armed_context, NULL);
+            open_gate();
             return false;
         }
         sched_yield();
@@ -92,16 +118,13 @@ static bool close_gate(CUcontext context)
     return true;
 }
 
-static void open_gate(void)
-{
-    atomic_store(&armed_context, NULL);
-}
-
 void gv_arm_after_fork(void)
 {
     pthread_mutex_init(&arm_lock, NULL);
     atomic_store(&armed_context, NULL);
     atomic_store(&launches_under_way, 0);
+    atomic_store(&copies_under_way, 0);
+    atomic_store(&held, false);
     atomic_store(&is_left, false);
     arming_thread = false;
     gv_graphs_forget();
@@ -320,6 +343,57 @@ static bool take_arm_lock(void)
         nanosleep(&pause, NULL);
     }
     return false;
+}
+
+bool gv_hold_begin(gv_hold *hold, CUstream stream, bool per_thread, const char **why)
+{
+    *hold = (gv_hold){.stream = stream       ? stream
+                                : per_thread ? CU_STREAM_PER_THREAD
+                                             : CU_STREAM_LEGACY,
+                      .mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+    if (gv_cuda.cuStreamGetCtx(hold->stream, &hold->context) != CUDA_SUCCESS || !hold->context)
+        gv_cuda.cuCtxGetCurrent(&hold->context);
+    *why = "another launch is being recorded";
+    if (!take_arm_lock())
+        return false;
+    *why = "a replay of another graph was left running, and its recording is not closed yet";
+    bool free = !atomic_load(&is_left);
+    if (free) {
+        *why = "other threads' calls did not come to an end";
+        atomic_store(&held, true);
+        free = close_gate(hold->context);
+    }
+    if (!free) {
+        open_gate();
+        pthread_mutex_unlock(&arm_lock);
+        return false;
+    }
+    // Captures begin behind the gate: from here on there is none in this context.
+    *why = "a capture is under way";
+    if (gv_captures_active()) {
+        open_gate();
+        pthread_mutex_unlock(&arm_lock);
+        return false;
+    }
+    arming_thread = true;
+    gv_cuda.cuThreadExchangeStreamCaptureMode(&hold->mode);
+    gv_cuda.cuCtxPushCurrent(hold->context);
+    *why = "earlier work in its context did not come to an end";
+    if (gv_wait_for_stream(hold->stream, IDLE_SECONDS) == CUDA_SUCCESS &&
+        context_becomes_idle(hold->context, IDLE_SECONDS))
+        return true;
+    gv_hold_end(hold);
+    return false;
+}
+
+void gv_hold_end(gv_hold *hold)
+{
+    CUcontext popped = NULL;
+    gv_cuda.cuCtxPopCurrent(&popped);
+    gv_cuda.cuThreadExchangeStreamCaptureMode(&hold->mode);
+    arming_thread = false;
+    open_gate();
+    pthread_mutex_unlock(&arm_lock);
 }
 
 CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream stream, bool per_thread)

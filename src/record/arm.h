@@ -15,6 +15,24 @@ CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream st
 void gv_gate_enter(void);
 void gv_gate_leave(void);
 
+// The same for copies, sets and stream writes of values, which need not wait for an armed launch, but for one that is
+// held.
+void gv_copy_gate_enter(void);
+void gv_copy_gate_leave(void);
+
+// A launch whose memory is saved, and put back after further replays, must be alone in its context: nothing else runs
+// there, and what other threads would launch, copy, capture, free or unload there waits until gv_hold_end.
+typedef struct gv_hold {
+    CUcontext context;
+    CUstream stream; // as the driver knows it: the default streams by their handles
+    CUstreamCaptureMode mode;
+} gv_hold;
+
+// For the hook of a graph launch, between gv_enter and gv_leave. The context is current until gv_hold_end. False: this
+// is not the moment, and nothing is held; `why` says why.
+bool gv_hold_begin(gv_hold *hold, CUstream stream, bool per_thread, const char **why);
+void gv_hold_end(gv_hold *hold);
+
 // Asks that the next launch of every exec be armed, whatever --arm says (gravel_arm_next of gravel.h).
 void gv_arm_next(void);
 

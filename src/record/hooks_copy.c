@@ -1,4 +1,5 @@
 // Hooks of copies and sets. Each is recorded with the bytes its parameters name.
+#include "record/arm.h"
 #include "record/graph.h"
 #include "record/hook.h"
 #include "record/ids.h"
@@ -6,6 +7,14 @@
 #include "record/snapshot.h"
 
 #include <string.h>
+
+// While a launch is held (gv_hold) others must not change memory that is saved and put back.
+static CUresult leave_gate(CUresult result)
+{
+    gv_copy_gate_leave();
+    return result;
+}
+#define GATED(call) (gv_copy_gate_enter(), leave_gate(call))
 
 // Is this address ordinary host memory, not page-locked and not the device's?
 static bool is_pageable(const void *pointer)
@@ -71,7 +80,7 @@ static CUDA_MEMCPY3D linear(CUmemorytype to_type, CUmemorytype from_type, const 
     {                                                                                                    \
         if (!gv_enter())                                                                                 \
             return real(to, from, size);                                                                 \
-        CUresult result = real(to, from, size);                                                          \
+        CUresult result = GATED(real(to, from, size));                                                   \
         if (result == CUDA_SUCCESS) {                                                                    \
             CUDA_MEMCPY3D copy = linear(to_kind, from_kind, (const void *)to, (const void *)from, size); \
             record_copy(NULL, per_thread, &copy, synchronous);                                           \
@@ -84,7 +93,7 @@ static CUDA_MEMCPY3D linear(CUmemorytype to_type, CUmemorytype from_type, const 
     {                                                                                                                  \
         if (!gv_enter())                                                                                               \
             return real(to, from, size, stream);                                                                       \
-        CUresult result = real(to, from, size, stream);                                                                \
+        CUresult result = GATED(real(to, from, size, stream));                                                         \
         if (result == CUDA_SUCCESS) {                                                                                  \
             CUDA_MEMCPY3D copy = linear(to_kind, from_kind, (const void *)to, (const void *)from, size);               \
             record_copy(stream, per_thread, &copy, false);                                                             \
@@ -110,7 +119,7 @@ GV_HOOK_PAIR(cuMemcpyPeer, _ptds,
 {
     if (!gv_enter())
         return real(to, to_context, from, from_context, size);
-    CUresult result = real(to, to_context, from, from_context, size);
+    CUresult result = GATED(real(to, to_context, from, from_context, size));
     if (result == CUDA_SUCCESS) {
         CUDA_MEMCPY3D copy = linear(DEVICE, DEVICE, (const void *)to, (const void *)from, size);
         record_copy(NULL, per_thread, &copy, true);
@@ -126,7 +135,7 @@ GV_HOOK_PAIR(cuMemcpyPeerAsync, _ptsz,
 {
     if (!gv_enter())
         return real(to, to_context, from, from_context, size, stream);
-    CUresult result = real(to, to_context, from, from_context, size, stream);
+    CUresult result = GATED(real(to, to_context, from, from_context, size, stream));
     if (result == CUDA_SUCCESS) {
         CUDA_MEMCPY3D copy = linear(DEVICE, DEVICE, (const void *)to, (const void *)from, size);
         record_copy(stream, per_thread, &copy, false);
@@ -164,7 +173,7 @@ static CUDA_MEMCPY3D from_2d(const CUDA_MEMCPY2D *flat)
     {                                                                \
         if (!gv_enter())                                             \
             return real(flat);                                       \
-        CUresult result = real(flat);                                \
+        CUresult result = GATED(real(flat));                         \
         if (result == CUDA_SUCCESS) {                                \
             CUDA_MEMCPY3D copy = from_2d(flat);                      \
             record_copy(NULL, per_thread, &copy, true);              \
@@ -179,7 +188,7 @@ GV_HOOK_PAIR(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D *flat, CUstream str
 {
     if (!gv_enter())
         return real(flat, stream);
-    CUresult result = real(flat, stream);
+    CUresult result = GATED(real(flat, stream));
     if (result == CUDA_SUCCESS) {
         CUDA_MEMCPY3D copy = from_2d(flat);
         record_copy(stream, per_thread, &copy, false);
@@ -192,7 +201,7 @@ GV_HOOK_PAIR(cuMemcpy3D_v2, _ptds, (const CUDA_MEMCPY3D *copy), (copy))
 {
     if (!gv_enter())
         return real(copy);
-    CUresult result = real(copy);
+    CUresult result = GATED(real(copy));
     if (result == CUDA_SUCCESS)
         record_copy(NULL, per_thread, copy, true);
     gv_leave();
@@ -203,7 +212,7 @@ GV_HOOK_PAIR(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D *copy, CUstream str
 {
     if (!gv_enter())
         return real(copy, stream);
-    CUresult result = real(copy, stream);
+    CUresult result = GATED(real(copy, stream));
     if (result == CUDA_SUCCESS)
         record_copy(stream, per_thread, copy, false);
     gv_leave();
@@ -240,7 +249,7 @@ GV_HOOK_PAIR(cuMemcpy3DPeer, _ptds, (const CUDA_MEMCPY3D_PEER *peer), (peer))
 {
     if (!gv_enter())
         return real(peer);
-    CUresult result = real(peer);
+    CUresult result = GATED(real(peer));
     if (result == CUDA_SUCCESS) {
         CUDA_MEMCPY3D copy = from_peer(peer);
         record_copy(NULL, per_thread, &copy, true);
@@ -253,7 +262,7 @@ GV_HOOK_PAIR(cuMemcpy3DPeerAsync, _ptsz, (const CUDA_MEMCPY3D_PEER *peer, CUstre
 {
     if (!gv_enter())
         return real(peer, stream);
-    CUresult result = real(peer, stream);
+    CUresult result = GATED(real(peer, stream));
     if (result == CUDA_SUCCESS) {
         CUDA_MEMCPY3D copy = from_peer(peer);
         record_copy(stream, per_thread, &copy, false);
@@ -291,7 +300,7 @@ static void record_set(CUstream stream, bool per_thread, CUdeviceptr to, size_t 
     {                                                                                                         \
         if (!gv_enter())                                                                                      \
             return real(to, value, count);                                                                    \
-        CUresult result = real(to, value, count);                                                             \
+        CUresult result = GATED(real(to, value, count));                                                      \
         if (result == CUDA_SUCCESS)                                                                           \
             record_set(NULL, per_thread, to, 0, value, sizeof(type), count, 1, true);                         \
         gv_leave();                                                                                           \
@@ -302,7 +311,7 @@ static void record_set(CUstream stream, bool per_thread, CUdeviceptr to, size_t 
     {                                                                                                         \
         if (!gv_enter())                                                                                      \
             return real(to, value, count, stream);                                                            \
-        CUresult result = real(to, value, count, stream);                                                     \
+        CUresult result = GATED(real(to, value, count, stream));                                              \
         if (result == CUDA_SUCCESS)                                                                           \
             record_set(stream, per_thread, to, 0, value, sizeof(type), count, 1, false);                      \
         gv_leave();                                                                                           \
@@ -314,7 +323,7 @@ static void record_set(CUstream stream, bool per_thread, CUdeviceptr to, size_t 
     {                                                                                                         \
         if (!gv_enter())                                                                                      \
             return real(to, pitch, value, width, height);                                                     \
-        CUresult result = real(to, pitch, value, width, height);                                              \
+        CUresult result = GATED(real(to, pitch, value, width, height));                                       \
         if (result == CUDA_SUCCESS)                                                                           \
             record_set(NULL, per_thread, to, pitch, value, sizeof(type), width, height, true);                \
         gv_leave();                                                                                           \
@@ -326,7 +335,7 @@ static void record_set(CUstream stream, bool per_thread, CUdeviceptr to, size_t 
     {                                                                                                         \
         if (!gv_enter())                                                                                      \
             return real(to, pitch, value, width, height, stream);                                             \
-        CUresult result = real(to, pitch, value, width, height, stream);                                      \
+        CUresult result = GATED(real(to, pitch, value, width, height, stream));                               \
         if (result == CUDA_SUCCESS)                                                                           \
             record_set(stream, per_thread, to, pitch, value, sizeof(type), width, height, false);             \
         gv_leave();                                                                                           \

@@ -243,7 +243,9 @@ static void value_operation(CUstream stream, bool per_thread, unsigned kind, CUd
     {                                                                                               \
         if (!gv_enter())                                                                            \
             return real(stream, address, value, flags);                                             \
+        gv_copy_gate_enter();                                                                       \
         CUresult result = real(stream, address, value, flags);                                      \
+        gv_copy_gate_leave();                                                                       \
         if (result == CUDA_SUCCESS)                                                                 \
             value_operation(stream, per_thread, kind, address, value, sizeof(type), flags);         \
         gv_leave();                                                                                 \
@@ -289,7 +291,9 @@ static void batch_operations(CUstream stream, bool per_thread, unsigned count, c
     {                                                                                                               \
         if (!gv_enter())                                                                                            \
             return real(stream, count, items, flags);                                                               \
+        gv_copy_gate_enter();                                                                                       \
         CUresult result = real(stream, count, items, flags);                                                        \
+        gv_copy_gate_leave();                                                                                       \
         if (result == CUDA_SUCCESS)                                                                                 \
             batch_operations(stream, per_thread, count, items);                                                     \
         gv_leave();                                                                                                 \
