@@ -427,6 +427,84 @@ static gv_status load_execution(gv_loader *loader, const gv_execution_record *re
     return GV_OK;
 }
 
+static gv_status load_perturbed(gv_loader *loader, const gv_perturbed_record *record)
+{
+    gv_perturbed *row;
+    APPEND(row, perturbed, perturbed_count, perturbed_capacity);
+    row->launch = record->launch;
+    row->exec = record->exec;
+    row->graph = record->graph;
+    row->what = enumerator(record->what, GV_PERTURBED_POISON, GV_PERTURBED_POISON);
+    row->status = enumerator(record->status, GV_PERTURBED_REFUSED, GV_PERTURBED_REFUSED);
+    row->real_rows = record->real_rows;
+    row->duration_ns = record->duration_ns;
+    row->replays = record->replays;
+    row->saved_bytes = record->saved_bytes;
+    row->perturbed_bytes = record->perturbed_bytes;
+    TRY(copy_text(loader, record->reason, &row->reason));
+    return copy_text(loader, record->patterns, &row->patterns);
+}
+
+static gv_status load_effect(gv_loader *loader, const gv_effect_record *record)
+{
+    gv_error problem = {0};
+    if (gv_ranges_check(record->ranges, NULL, NULL, &problem) != GV_OK)
+        return malformed(loader, problem.text);
+    gv_effect *row;
+    APPEND(row, effects, effect_count, effect_capacity);
+    row->launch = record->launch;
+    row->graph = record->graph;
+    row->node = record->node;
+    row->kind = (unsigned)(record->kind > UINT32_MAX ? 0 : record->kind);
+    row->real_rows = record->real_rows;
+    row->rows = record->rows;
+    row->first_row = record->first_row;
+    row->last_row = record->last_row;
+    row->bytes = record->bytes;
+    TRY(copy_text(loader, record->name, &row->name));
+    TRY(copy_text(loader, record->patterns, &row->patterns));
+    return copy_bytes(loader, record->ranges, &row->ranges);
+}
+
+static gv_status load_probe(gv_loader *loader, const gv_probe_record *record)
+{
+    gv_probe *row;
+    APPEND(row, probes, probe_count, probe_capacity);
+    row->operation = record->operation;
+    row->layer = record->layer;
+    row->bucket = record->bucket;
+    row->fallback = record->fallback != 0;
+    row->real_rows = record->real_rows;
+    row->elements = record->elements;
+    row->differing = record->differing;
+    row->rows = record->rows;
+    row->first_row = record->first_row;
+    row->first_element = record->first_element;
+    TRY(copy_text(loader, record->name, &row->name));
+    TRY(copy_text(loader, record->dtype, &row->dtype));
+    TRY(copy_text(loader, record->tolerance, &row->tolerance));
+    TRY(copy_text(loader, record->graph_value, &row->graph_value));
+    TRY(copy_text(loader, record->eager_value, &row->eager_value));
+    TRY(copy_text(loader, record->largest, &row->largest));
+    return copy_text(loader, record->reason, &row->reason);
+}
+
+static gv_status load_declared(gv_loader *loader, const gv_declared_record *record)
+{
+    uint64_t bytes, end;
+    if (__builtin_mul_overflow(record->row_bytes, record->rows, &bytes) ||
+        __builtin_add_overflow(record->address, bytes, &end))
+        return malformed(loader, "declared memory reaches past the end of the address space");
+    gv_declared *row;
+    APPEND(row, declared, declared_count, declared_capacity);
+    row->address = record->address;
+    row->row_bytes = record->row_bytes;
+    row->rows = record->rows;
+    row->flags = (unsigned)record->flags;
+    row->operation = record->operation;
+    return copy_text(loader, record->name, &row->name);
+}
+
 static gv_status load_note(gv_loader *loader, const gv_note_record *record)
 {
     gv_note *row;

@@ -53,6 +53,7 @@ typedef struct gv_loader {
     size_t reason_capacity;
     size_t operation_capacity, exec_version_capacity, access_capacity, armed_capacity, note_capacity,
         execution_capacity;
+    size_t perturbed_capacity, effect_capacity, probe_capacity, declared_capacity;
 } gv_loader;
 
 // Which allocation held which addresses when, sorted by address, as an implicit balanced tree.

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GV_TRACE_MAJOR = 1, GV_TRACE_MINOR = 1 };
+enum { GV_TRACE_MAJOR = 1, GV_TRACE_MINOR = 2 };
 
 // Text inside the decoded frame, not NUL-terminated; valid as long as the buffer it points into.
 typedef struct gv_text {
@@ -58,7 +58,11 @@ typedef struct gv_numbers {
     RECORD(16, access, GV_ACCESS_FIELDS)                                                                               \
     RECORD(17, note, GV_NOTE_FIELDS)                                                                                   \
     RECORD(18, end, GV_END_FIELDS)                                                                                     \
-    RECORD(19, execution, GV_EXECUTION_FIELDS)
+    RECORD(19, execution, GV_EXECUTION_FIELDS)                                                                         \
+    RECORD(28, perturbed, GV_PERTURBED_FIELDS)                                                                         \
+    RECORD(29, effect, GV_EFFECT_FIELDS)                                                                               \
+    RECORD(32, probe, GV_PROBE_FIELDS)                                                                                 \
+    RECORD(33, declared, GV_DECLARED_FIELDS)
 
 // Opens every zstd frame. `sequence` counts frames from 0, `first_record` the records of all earlier frames (frame
 // records left out), so that a reader notices a missing frame.
@@ -238,8 +242,135 @@ typedef struct gv_numbers {
     FIELD(3, NUMBER, parent) /* id of the execution that the conditional node was part of; 0: of none */               \
     FIELD(4, NUMBER, graph)  /* the body's snapshot */
 
+// A launch that was repeated with other padding or with poisoned memory, or was to be (docs/padding.md). Written when
+// that is over; the effects that were seen stand before it. what: enum gv_perturbed_what. status: enum
+// gv_perturbed_status.
+#define GV_PERTURBED_FIELDS(FIELD)                                                                                     \
+    FIELD(1, NUMBER, launch) /* sequence number of the GRAPH_LAUNCH operation */                                       \
+    FIELD(2, NUMBER, exec)                                                                                             \
+    FIELD(3, NUMBER, graph)                                                                                            \
+    FIELD(4, NUMBER, what)                                                                                             \
+    FIELD(5, NUMBER, status)                                                                                           \
+    FIELD(6, TEXT, reason) /* why it shows nothing; empty when it was checked */                                       \
+    FIELD(7, NUMBER, real_rows)                                                                                        \
+    FIELD(8, TEXT, patterns) /* that were tried, separated by commas */                                                \
+    FIELD(9, NUMBER, duration_ns)                                                                                      \
+    FIELD(10, NUMBER, replays)                                                                                         \
+    FIELD(11, NUMBER, saved_bytes) /* of memory that was saved before and compared after */                            \
+    FIELD(12, NUMBER, perturbed_bytes)
+
+// What came of it. kind: enum gv_effect_kind. The bytes are those of the output that changed, that were written, or
+// that were read; at most the first 4,096 ranges of them stand in the record.
+#define GV_EFFECT_FIELDS(FIELD)                                                                                        \
+    FIELD(1, NUMBER, launch)                                                                                           \
+    FIELD(2, NUMBER, graph) /* snapshot that the node lies in, or that was launched */                                 \
+    FIELD(3, NUMBER, node)  /* index + 1; 0: not known */                                                              \
+    FIELD(4, NUMBER, kind)                                                                                             \
+    FIELD(5, TEXT, name)     /* of the declared rows or memory */                                                      \
+    FIELD(6, TEXT, patterns) /* that showed it, separated by commas */                                                 \
+    FIELD(7, NUMBER, real_rows)                                                                                        \
+    FIELD(8, NUMBER, rows) /* how many real rows of `name` changed */                                                  \
+    FIELD(9, NUMBER, first_row)                                                                                        \
+    FIELD(10, NUMBER, last_row)                                                                                        \
+    FIELD(11, NUMBER, bytes)                                                                                           \
+    FIELD(12, BYTES, ranges)
+
+// A comparison of what a graph left in a clone with what the program computed eagerly (docs/probes.md). Values and
+// differences are texts, as printed with enough digits.
+#define GV_PROBE_FIELDS(FIELD)                                                                                         \
+    FIELD(1, NUMBER, operation) /* sequence number of the last operation before it */                                  \
+    FIELD(2, TEXT, name)                                                                                               \
+    FIELD(3, NUMBER, layer)                                                                                            \
+    FIELD(4, NUMBER, bucket)   /* of the clone that was compared */                                                    \
+    FIELD(5, NUMBER, fallback) /* 1: it is not the bucket that was asked for, but the last one that was launched */    \
+    FIELD(6, TEXT, dtype)                                                                                              \
+    FIELD(7, TEXT, tolerance)                                                                                          \
+    FIELD(8, NUMBER, real_rows)                                                                                        \
+    FIELD(9, NUMBER, elements) /* that were compared */                                                                \
+    FIELD(10, NUMBER, differing)                                                                                       \
+    FIELD(11, NUMBER, rows) /* that have differing elements */                                                         \
+    FIELD(12, NUMBER, first_row)                                                                                       \
+    FIELD(13, NUMBER, first_element) /* in its row */                                                                  \
+    FIELD(14, TEXT, graph_value)     /* of the first one that differs */                                               \
+    FIELD(15, TEXT, eager_value)                                                                                       \
+    FIELD(16, TEXT, largest) /* difference */                                                                          \
+    FIELD(17, TEXT, reason)  /* why nothing was compared; empty when it was */
+
+// Memory that the program declared with gravel_rows or gravel_scratch.
+#define GV_DECLARED_FIELDS(FIELD)                                                                                      \
+    FIELD(1, TEXT, name)                                                                                               \
+    FIELD(2, NUMBER, address)                                                                                          \
+    FIELD(3, NUMBER, row_bytes)                                                                                        \
+    FIELD(4, NUMBER, rows)                                                                                             \
+    FIELD(5, NUMBER, flags)     /* enum gv_declared_flag */                                                            \
+    FIELD(6, NUMBER, operation) /* sequence number of the last operation before it */
+
 // Something the reader of a report should know: an incompleteness, a switched-off part, a watchdog's word.
 #define GV_NOTE_FIELDS(FIELD)                                                                                          \
+    FIELD(1, NUMBER, severity) /* enum gv_perturbed_what. status: enum
+// gv_perturbed_status.
+#define GV_PERTURBED_FIELDS(FIELD)                                                          \
+    FIELD(1, NUMBER, launch) /* sequence number of the GRAPH_LAUNCH operation */            \
+    FIELD(2, NUMBER, exec)                                                                  \
+    FIELD(3, NUMBER, graph)                                                                 \
+    FIELD(4, NUMBER, what)                                                                  \
+    FIELD(5, NUMBER, status)                                                                \
+    FIELD(6, TEXT, reason) /* why it shows nothing; empty when it was checked */            \
+    FIELD(7, NUMBER, real_rows)                                                             \
+    FIELD(8, TEXT, patterns) /* that were tried, separated by commas */                     \
+    FIELD(9, NUMBER, duration_ns)                                                           \
+    FIELD(10, NUMBER, replays)                                                              \
+    FIELD(11, NUMBER, saved_bytes) /* of memory that was saved before and compared after */ \
+    FIELD(12, NUMBER, perturbed_bytes)
+
+// What came of it. kind: enum gv_effect_kind. The bytes are those of the output that changed, that were written, or
+// that were read; at most the first 4,096 ranges of them stand in the record.
+#define GV_EFFECT_FIELDS(FIELD)                                                        \
+    FIELD(1, NUMBER, launch)                                                           \
+    FIELD(2, NUMBER, graph) /* snapshot that the node lies in, or that was launched */ \
+    FIELD(3, NUMBER, node)  /* index + 1; 0: not known */                              \
+    FIELD(4, NUMBER, kind)                                                             \
+    FIELD(5, TEXT, name)     /* of the declared rows or memory */                      \
+    FIELD(6, TEXT, patterns) /* that showed it, separated by commas */                 \
+    FIELD(7, NUMBER, real_rows)                                                        \
+    FIELD(8, NUMBER, rows) /* how many real rows of `name` changed */                  \
+    FIELD(9, NUMBER, first_row)                                                        \
+    FIELD(10, NUMBER, last_row)                                                        \
+    FIELD(11, NUMBER, bytes)                                                           \
+    FIELD(12, BYTES, ranges)
+
+// A comparison of what a graph left in a clone with what the program computed eagerly (docs/probes.md). Values and
+// differences are texts, as printed with enough digits.
+#define GV_PROBE_FIELDS(FIELD)                                                                                      \
+    FIELD(1, NUMBER, operation) /* sequence number of the last operation before it */                               \
+    FIELD(2, TEXT, name)                                                                                            \
+    FIELD(3, NUMBER, layer)                                                                                         \
+    FIELD(4, NUMBER, bucket)   /* of the clone that was compared */                                                 \
+    FIELD(5, NUMBER, fallback) /* 1: it is not the bucket that was asked for, but the last one that was launched */ \
+    FIELD(6, TEXT, dtype)                                                                                           \
+    FIELD(7, TEXT, tolerance)                                                                                       \
+    FIELD(8, NUMBER, real_rows)                                                                                     \
+    FIELD(9, NUMBER, elements) /* that were compared */                                                             \
+    FIELD(10, NUMBER, differing)                                                                                    \
+    FIELD(11, NUMBER, rows) /* that have differing elements */                                                      \
+    FIELD(12, NUMBER, first_row)                                                                                    \
+    FIELD(13, NUMBER, first_element) /* in its row */                                                               \
+    FIELD(14, TEXT, graph_value)     /* of the first one that differs */                                            \
+    FIELD(15, TEXT, eager_value)                                                                                    \
+    FIELD(16, TEXT, largest) /* difference */                                                                       \
+    FIELD(17, TEXT, reason)  /* why nothing was compared; empty when it was */
+
+// Memory that the program declared with gravel_rows or gravel_scratch.
+#define GV_DECLARED_FIELDS(FIELD)                           \
+    FIELD(1, TEXT, name)                                    \
+    FIELD(2, NUMBER, address)                               \
+    FIELD(3, NUMBER, row_bytes)                             \
+    FIELD(4, NUMBER, rows)                                  \
+    FIELD(5, NUMBER, flags)     /* enum gv_declared_flag */ \
+    FIELD(6, NUMBER, operation) /* sequence number of the last operation before it */
+
+// Something the reader of a report should know: an incompleteness, a switched-off part, a watchdog's word.
+#define GV_NOTE_FIELDS(FIELD)                              \
     FIELD(1, NUMBER, severity) /* enum gv_note_severity */                                                             \
     FIELD(2, TEXT, text)                                                                                               \
     FIELD(3, NUMBER, graph)                                                                                            \

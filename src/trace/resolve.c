@@ -290,6 +290,15 @@ static void resolve_rows(gv_loader *loader)
         CHECK(graphs, armed->graph);
         armed->node = known_node(loader, armed->graph, armed->node);
     }
+    for (size_t i = 0; i < trace->perturbed_count; i++) {
+        CHECK(execs, trace->perturbed[i].exec);
+        CHECK(graphs, trace->perturbed[i].graph);
+    }
+    for (size_t i = 0; i < trace->effect_count; i++) {
+        gv_effect *effect = &trace->effects[i];
+        CHECK(graphs, effect->graph);
+        effect->node = known_node(loader, effect->graph, effect->node);
+    }
     for (size_t i = 0; i < trace->note_count; i++) {
         gv_note *note = &trace->notes[i];
         CHECK(graphs, note->graph);

@@ -112,6 +112,10 @@ void gv_trace_free(gv_trace *trace)
     gv_free(trace->accesses);
     gv_free(trace->executions);
     gv_free(trace->armed);
+    gv_free(trace->perturbed);
+    gv_free(trace->effects);
+    gv_free(trace->probes);
+    gv_free(trace->declared);
     gv_free(trace->notes);
     if (trace->storage) {
         gv_free(trace->storage->lives.lives);

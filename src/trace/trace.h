@@ -110,7 +110,7 @@ typedef struct gv_access {
     enum gv_grid_trigger trigger;
     gv_bytes early_reads, early_writes, early_atomics; // checked encodings
     const char *wait_reason;                           // why the wait was not observed; NULL when there is none
-    uint64_t execution; // of the body the node lies in; 0: in none
+    uint64_t execution;                                // of the body the node lies in; 0: in none
 } gv_access;
 
 // One execution of a body of a conditional node.
@@ -125,10 +125,45 @@ typedef struct gv_armed {
     enum gv_armed_status status;
     const char *reason; // "" when complete
     uint64_t duration_ns;
-    uint64_t node;                     // index + 1; 0: none
-    size_t first_access, access_count; // its rows in gv_trace.accesses, which are kept together
+    uint64_t node;                           // index + 1; 0: none
+    size_t first_access, access_count;       // its rows in gv_trace.accesses, which are kept together
     size_t first_execution, execution_count; // its rows in gv_trace.executions, by id
 } gv_armed;
+
+// A launch that was repeated with other padding or poisoned memory.
+typedef struct gv_perturbed {
+    uint64_t launch, exec, graph;
+    enum gv_perturbed_what what;
+    enum gv_perturbed_status status;
+    const char *reason, *patterns;
+    uint64_t real_rows, duration_ns, replays, saved_bytes, perturbed_bytes;
+} gv_perturbed;
+
+// What came of it.
+typedef struct gv_effect {
+    uint64_t launch, graph;
+    uint64_t node; // index + 1; 0: not known
+    unsigned kind; // enum gv_effect_kind; others: of a later minor version
+    const char *name, *patterns;
+    uint64_t real_rows, rows, first_row, last_row, bytes;
+    gv_bytes ranges; // checked encoding
+} gv_effect;
+
+// A graph's clone compared with an eager computation.
+typedef struct gv_probe {
+    uint64_t operation, layer, bucket, real_rows, elements, differing, rows, first_row, first_element;
+    bool fallback;
+    const char *name, *dtype, *tolerance, *graph_value, *eager_value, *largest;
+    const char *reason; // "" when it was compared
+} gv_probe;
+
+// Declared rows or scratch memory.
+typedef struct gv_declared {
+    const char *name;
+    uint64_t address, row_bytes, rows; // inside the address space
+    unsigned flags;                    // enum gv_declared_flag
+    uint64_t operation;
+} gv_declared;
 
 typedef struct gv_note {
     enum gv_note_severity severity;
@@ -174,6 +209,14 @@ typedef struct gv_trace {
     size_t armed_count;
     gv_note *notes;
     size_t note_count;
+    gv_perturbed *perturbed; // these four in file order
+    size_t perturbed_count;
+    gv_effect *effects;
+    size_t effect_count;
+    gv_probe *probes;
+    size_t probe_count;
+    gv_declared *declared;
+    size_t declared_count;
     bool ended;             // the process ended in an orderly way
     const char *truncation; // NULL, or where and why reading stopped
     size_t undefined;       // references to ids that were never defined (a damaged or cut trace)
