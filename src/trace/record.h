@@ -307,70 +307,6 @@ typedef struct gv_numbers {
 
 // Something the reader of a report should know: an incompleteness, a switched-off part, a watchdog's word.
 #define GV_NOTE_FIELDS(FIELD)                                                                                          \
-    FIELD(1, NUMBER, severity) /* enum gv_perturbed_what. status: enum
-// gv_perturbed_status.
-#define GV_PERTURBED_FIELDS(FIELD)                                                          \
-    FIELD(1, NUMBER, launch) /* sequence number of the GRAPH_LAUNCH operation */            \
-    FIELD(2, NUMBER, exec)                                                                  \
-    FIELD(3, NUMBER, graph)                                                                 \
-    FIELD(4, NUMBER, what)                                                                  \
-    FIELD(5, NUMBER, status)                                                                \
-    FIELD(6, TEXT, reason) /* why it shows nothing; empty when it was checked */            \
-    FIELD(7, NUMBER, real_rows)                                                             \
-    FIELD(8, TEXT, patterns) /* that were tried, separated by commas */                     \
-    FIELD(9, NUMBER, duration_ns)                                                           \
-    FIELD(10, NUMBER, replays)                                                              \
-    FIELD(11, NUMBER, saved_bytes) /* of memory that was saved before and compared after */ \
-    FIELD(12, NUMBER, perturbed_bytes)
-
-// What came of it. kind: enum gv_effect_kind. The bytes are those of the output that changed, that were written, or
-// that were read; at most the first 4,096 ranges of them stand in the record.
-#define GV_EFFECT_FIELDS(FIELD)                                                        \
-    FIELD(1, NUMBER, launch)                                                           \
-    FIELD(2, NUMBER, graph) /* snapshot that the node lies in, or that was launched */ \
-    FIELD(3, NUMBER, node)  /* index + 1; 0: not known */                              \
-    FIELD(4, NUMBER, kind)                                                             \
-    FIELD(5, TEXT, name)     /* of the declared rows or memory */                      \
-    FIELD(6, TEXT, patterns) /* that showed it, separated by commas */                 \
-    FIELD(7, NUMBER, real_rows)                                                        \
-    FIELD(8, NUMBER, rows) /* how many real rows of `name` changed */                  \
-    FIELD(9, NUMBER, first_row)                                                        \
-    FIELD(10, NUMBER, last_row)                                                        \
-    FIELD(11, NUMBER, bytes)                                                           \
-    FIELD(12, BYTES, ranges)
-
-// A comparison of what a graph left in a clone with what the program computed eagerly (docs/probes.md). Values and
-// differences are texts, as printed with enough digits.
-#define GV_PROBE_FIELDS(FIELD)                                                                                      \
-    FIELD(1, NUMBER, operation) /* sequence number of the last operation before it */                               \
-    FIELD(2, TEXT, name)                                                                                            \
-    FIELD(3, NUMBER, layer)                                                                                         \
-    FIELD(4, NUMBER, bucket)   /* of the clone that was compared */                                                 \
-    FIELD(5, NUMBER, fallback) /* 1: it is not the bucket that was asked for, but the last one that was launched */ \
-    FIELD(6, TEXT, dtype)                                                                                           \
-    FIELD(7, TEXT, tolerance)                                                                                       \
-    FIELD(8, NUMBER, real_rows)                                                                                     \
-    FIELD(9, NUMBER, elements) /* that were compared */                                                             \
-    FIELD(10, NUMBER, differing)                                                                                    \
-    FIELD(11, NUMBER, rows) /* that have differing elements */                                                      \
-    FIELD(12, NUMBER, first_row)                                                                                    \
-    FIELD(13, NUMBER, first_element) /* in its row */                                                               \
-    FIELD(14, TEXT, graph_value)     /* of the first one that differs */                                            \
-    FIELD(15, TEXT, eager_value)                                                                                    \
-    FIELD(16, TEXT, largest) /* difference */                                                                       \
-    FIELD(17, TEXT, reason)  /* why nothing was compared; empty when it was */
-
-// Memory that the program declared with gravel_rows or gravel_scratch.
-#define GV_DECLARED_FIELDS(FIELD)                           \
-    FIELD(1, TEXT, name)                                    \
-    FIELD(2, NUMBER, address)                               \
-    FIELD(3, NUMBER, row_bytes)                             \
-    FIELD(4, NUMBER, rows)                                  \
-    FIELD(5, NUMBER, flags)     /* enum gv_declared_flag */ \
-    FIELD(6, NUMBER, operation) /* sequence number of the last operation before it */
-
-// Something the reader of a report should know: an incompleteness, a switched-off part, a watchdog's word.
-#define GV_NOTE_FIELDS(FIELD)                              \
     FIELD(1, NUMBER, severity) /* enum gv_note_severity */                                                             \
     FIELD(2, TEXT, text)                                                                                               \
     FIELD(3, NUMBER, graph)                                                                                            \
@@ -540,6 +476,29 @@ enum gv_function_flag {
     GV_FUNCTION_DEVICE_HEAP = 1u << 11,   // its module allocates memory from the device (malloc in a kernel)
     GV_FUNCTION_ATOMIC = 1u << 12,        // atomic operations on global memory (which are reported)
     GV_FUNCTION_UNSEEN = 1u << 13         // none of its accesses is reported
+};
+
+enum gv_perturbed_what { GV_PERTURBED_PADDING = 0, GV_PERTURBED_POISON = 1 };
+
+enum gv_perturbed_status {
+    GV_PERTURBED_CHECKED = 0,
+    GV_PERTURBED_UNSTABLE = 1, // equal replays came out differently: nothing can be concluded
+    GV_PERTURBED_REFUSED = 2   // not repeated; reason says why
+};
+
+enum gv_effect_kind {
+    GV_EFFECT_PAD_READ = 1,  // real rows of an output depend on padded rows of an input
+    GV_EFFECT_PAD_WRITE = 2, // something was written for padded rows outside of what may be
+    GV_EFFECT_STALE_READ = 3 // the result depends on what poisoned memory held
+};
+
+enum gv_declared_flag {
+    GV_DECLARED_IN = 1u << 0,
+    GV_DECLARED_OUT = 1u << 1,
+    GV_DECLARED_INDEX = 1u << 2,
+    GV_DECLARED_ZERO_IS_PAD = 1u << 3,
+    GV_DECLARED_MINUS_ONE_IS_PAD = 1u << 4,
+    GV_DECLARED_SCRATCH = 1u << 5
 };
 
 enum gv_note_severity { GV_NOTE_INFO = 0, GV_NOTE_INCOMPLETE = 1, GV_NOTE_FAILURE = 2 };
