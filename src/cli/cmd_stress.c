@@ -1,4 +1,5 @@
 // gravel stress: runs agent sessions against an OpenAI-compatible server and tells how many came back corrupt.
+#include "base/folder.h"
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "report/format.h"
@@ -323,6 +324,11 @@ static int prepare_files(stress *state)
     gv_string_add(&state->transcripts_path, "%s/%s.transcripts", state->output, state->run.tag);
     if (state->json_path.failed || state->transcripts_path.failed) {
         gv_say("out of memory");
+        return GV_EXIT_INPUT;
+    }
+    gv_error error = {0};
+    if (gv_make_folder(state->output, &error) != GV_OK) {
+        gv_say("%s; name another folder with --output", error.text);
         return GV_EXIT_INPUT;
     }
     if (access(state->output, W_OK | X_OK) != 0) {

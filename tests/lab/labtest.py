@@ -94,9 +94,9 @@ class Lab:
         return subprocess.Popen([self.gravel, "lab", *arguments], cwd=self.here, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True, **keywords)
 
-    def run(self, *arguments, code=None, **keywords):
+    def run(self, *arguments, code=None, timeout=280, **keywords):
         done = subprocess.run([self.gravel, "lab", *arguments], cwd=self.here, capture_output=True, text=True,
-                              timeout=280, **keywords)
+                              timeout=timeout, **keywords)
         if code is not None and done.returncode != code:
             raise AssertionError(f"gravel lab {' '.join(arguments)}: exit code {done.returncode}, not {code}\n"
                                  f"{done.stdout}\n{done.stderr}")

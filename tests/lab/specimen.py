@@ -30,7 +30,7 @@ def main():
     os.environ["ROUNDS"] = "4" if whole else "2"
     os.environ["XDG_CACHE_HOME"] = lab.path("cache")
     try:
-        done = lab.run("run", plan, "--quiet")
+        done = lab.run("run", plan, "--quiet", timeout=3600)
         check(done.returncode == 1, done.returncode, done.stdout, done.stderr)
         report = lab.report(plan)
         verdicts = {tuple(cell["cell"].values()): cell["verdict"] for cell in report["cells"]}
@@ -44,7 +44,7 @@ def main():
               "So capture=eager alone is not enough, overlap=off alone is enough." in sentences, sentences)
         if whole:
             print(done.stdout)
-        done = lab.run("minimise", plan, "--quiet")
+        done = lab.run("minimise", plan, "--quiet", timeout=3600)
         found = lab.report(plan)
         check(done.returncode == 0 and found["changes"] == ["overlap off"], done.stdout, done.stderr)
         check(0 < found["error_bound"] < (0.01 if whole else 0.1), found["error_bound"])

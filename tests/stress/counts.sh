@@ -167,7 +167,8 @@ expect "body" 2 "cannot set \"model\"" "$gravel" stress --base-url "$url" --mode
 expect "body that is no JSON" 2 "text needs quotes" "$gravel" stress --base-url "$url" --model m --body 'user=x'
 expect "think" 2 "think takes" "$gravel" stress --base-url "$url" --model m --think 3-2
 expect "exact with temperature" 2 "leave --temperature out" "$gravel" stress --base-url "$url" --model m --exact --temperature 1
-expect "folder" 3 "cannot be written to" "$gravel" stress --base-url "$url" --model m --output "$scratch/none"
+touch "$scratch/file"
+expect "folder" 3 "name another folder" "$gravel" stress --base-url "$url" --model m --output "$scratch/file/none"
 expect "scenario that is not there" 3 "cannot be opened" "$gravel" stress --base-url "$url" --model m --scenario "$scratch/none"
 printf 'rounds:\n  - usr: x\n' > "$scratch/bad.yaml"
 expect "scenario with a mistake" 2 "bad.yaml:2: a round has no key" "$gravel" stress --base-url "$url" --model m --scenario "$scratch/bad.yaml"
