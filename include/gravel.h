@@ -242,6 +242,86 @@ static inline void gravel_scratch(const char *name, uint64_t address, uint64_t b
         declare(name, address, bytes);
 }
 
+/* ---- Probes: graph against eager ----
+ * docs/probes.md explains them. `gravel run --probe` turns them on; without it, and without gravel, every call answers
+ * "absent" and does nothing, so that an engine can keep the calls in.
+ *
+ * While a graph is captured, a probe clones a tensor: the copy is a node of the graph, and each replay refreshes the
+ * clone, whose address never changes. Clones are kept by (name, layer, bucket), where the bucket is the number of rows
+ * that the graph was captured for. After a replay the program computes the same eagerly from the clones of its inputs,
+ * and has the result compared with the clone of the graph's. Different: the graph computed wrongly from right inputs.
+ * Equal: if something is wrong, the inputs already were.
+ */
+typedef struct gravel_clone {
+    uint64_t address;         /* of the clone on the device; valid until the process ends */
+    uint64_t row_bytes, rows; /* as probed */
+    uint64_t bucket;          /* of this clone */
+    uint64_t launches;        /* how many launches of its graph have refreshed it */
+    int fallback; /* 1: the bucket asked for has no clone, this is that of the graph that was launched last */
+} gravel_clone;
+
+enum gravel_dtype {
+    GRAVEL_BYTES = 0, /* compared bit by bit */
+    GRAVEL_F64 = 1,
+    GRAVEL_F32 = 2,
+    GRAVEL_F16 = 3,
+    GRAVEL_BF16 = 4,
+    GRAVEL_F8_E4M3 = 5,
+    GRAVEL_F8_E5M2 = 6,
+    GRAVEL_I64 = 7,
+    GRAVEL_I32 = 8,
+    GRAVEL_I8 = 9
+};
+
+/* In a capture: clones `rows` rows of `row_bytes` bytes from device address `address` on, at this point of `stream`
+ * (a CUstream or cudaStream_t that is capturing). The clone is memory of gravel's own, outside of every allocator of
+ * the program, so that probing moves no other tensor. 1: it will be there; 0: absent: gravel is not there or not asked
+ * for probes, the stream is not capturing, or the clone would go beyond the budget (--probe-memory), which is said
+ * once.
+ */
+static inline int gravel_probe(const char *name, uint64_t layer, uint64_t bucket, uint64_t address, uint64_t row_bytes,
+                               uint64_t rows, void *stream)
+{
+    typedef int function(const char *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, void *);
+    function *volatile probe = (function *)dlsym(RTLD_DEFAULT, "gravel_record_probe");
+    return probe ? probe(name, layer, bucket, address, row_bytes, rows, 0, stream) : 0;
+}
+
+/* The same into memory of the program's, rows * row_bytes bytes at `clone`, such as a tensor from the graph's own pool:
+ * as an engine's probe would do it, at the cost of moving other blocks. It must live as long as the graph.
+ */
+static inline int gravel_probe_into(const char *name, uint64_t layer, uint64_t bucket, uint64_t address,
+                                    uint64_t row_bytes, uint64_t rows, uint64_t clone, void *stream)
+{
+    typedef int function(const char *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, void *);
+    function *volatile probe = (function *)dlsym(RTLD_DEFAULT, "gravel_record_probe");
+    return probe ? probe(name, layer, bucket, address, row_bytes, rows, clone, stream) : 0;
+}
+
+/* The clone of a key: 1, and fills `clone`. When the bucket has none, that of the graph that was launched last. 0:
+ * absent, or no graph that has one was launched yet. Order what reads it after the replay, and before the next one.
+ */
+static inline int gravel_probe_find(const char *name, uint64_t layer, uint64_t bucket, gravel_clone *clone)
+{
+    typedef int function(const char *, uint64_t, uint64_t, gravel_clone *);
+    function *volatile find = (function *)dlsym(RTLD_DEFAULT, "gravel_record_probe_find");
+    return find ? find(name, layer, bucket, clone) : 0;
+}
+
+/* Compares the first `real_rows` rows of the clone that gravel_probe_find gives with the same rows at device address
+ * `eager`, once all work of `stream` is done, and records the result. `dtype`: enum gravel_dtype. `tolerance`: 0: bit
+ * by bit; else how much two values may differ, relative to the larger one. Answers how many elements differ; -1:
+ * absent, or nothing could be compared (said once). A row that is not a whole number of elements is compared bit by
+ * bit.
+ */
+static inline int64_t gravel_probe_compare(const char *name, uint64_t layer, uint64_t bucket, uint64_t real_rows,
+                                           uint64_t eager, unsigned dtype, double tolerance, void *stream)
+{
+    typedef int64_t function(const char *, uint64_t, uint64_t, uint64_t, uint64_t, unsigned, double, void *);
+    function *volatile compare = (function *)dlsym(RTLD_DEFAULT, "gravel_record_probe_compare");
+    return compare ? compare(name, layer, bucket, real_rows, eager, dtype, tolerance, stream) : -1;
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -18,7 +18,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPTION_SOFT = 256, OPTION_ARM, OPTION_GRAPH, OPTION_EXITCODE, OPTION_NO_STACKS };
+enum {
+    OPTION_SOFT = 256,
+    OPTION_ARM,
+    OPTION_GRAPH,
+    OPTION_EXITCODE,
+    OPTION_NO_STACKS,
+    OPTION_PROBE,
+    OPTION_PROBE_MEMORY
+};
 
 static const gv_option options[] = {
     {'o', "output", "FILE",
@@ -33,6 +41,10 @@ static const gv_option options[] = {
     {OPTION_EXITCODE, "error-exitcode", "N",
      "Check what was recorded at the end, print the report to standard error, and exit with N if there is a race."},
     {OPTION_NO_STACKS, "no-stacks", NULL, "Do not record call stacks: cheaper, but reports name no source lines."},
+    {OPTION_PROBE, "probe", NULL,
+     "Let the program clone tensors in the graphs it captures and compare them with what it computes eagerly "
+     "(gravel_probe of gravel.h)."},
+    {OPTION_PROBE_MEMORY, "probe-memory", "MIB", "Most device memory for these clones; 256 if not given."},
     {'v', "verbose", NULL, "Let the recorder say what it does."},
 };
 
@@ -40,6 +52,8 @@ typedef struct run_options {
     const char *output, *arm, *graph;
     bool soft, stacks, verbose;
     uint64_t error_exitcode; // 0: not given
+    bool probe;
+    uint64_t probe_memory; // MiB; 0: not given
     gv_install install;
     gv_outputs outputs;
     char **program;
@@ -80,6 +94,11 @@ static int parse(run_options *run, gv_parser *parser)
                 return GV_EXIT_USAGE;
             break;
         case OPTION_NO_STACKS: run->stacks = false; break;
+        case OPTION_PROBE: run->probe = true; break;
+        case OPTION_PROBE_MEMORY:
+            if (!gv_parse_number(parser, "--probe-memory", 1, 1u << 24, &run->probe_memory))
+                return GV_EXIT_USAGE;
+            break;
         case 'v': run->verbose = true; break;
         default: break;
         }
@@ -145,6 +164,13 @@ static void prepare(void *user)
     setenv("GRAVEL_ARM", run->arm, 1);
     setenv("GRAVEL_GRAPH", run->graph ? run->graph : "", 1);
     setenv("GRAVEL_STACKS", run->stacks ? "1" : "0", 1);
+    if (run->probe)
+        setenv("GRAVEL_PROBE", "1", 1);
+    if (run->probe_memory) {
+        char text[32];
+        snprintf(text, sizeof text, "%" PRIu64, run->probe_memory);
+        setenv("GRAVEL_PROBE_MEMORY", text, 1);
+    }
     setenv("GRAVEL_VERBOSE", run->verbose ? "1" : "0", 1);
 }
 

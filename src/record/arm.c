@@ -8,6 +8,7 @@
 #include "record/hook.h"
 #include "record/ids.h"
 #include "record/opaque.h"
+#include "record/probe.h"
 #include "record/recorder.h"
 #include "record/replay.h"
 #include "record/source.h"
@@ -218,6 +219,8 @@ static void write_armed(uint64_t launch, const gv_exec *exec, enum gv_armed_stat
 
 static uint64_t write_launch(const gv_exec *exec, CUstream stream, bool per_thread, uint64_t stack)
 {
+    if (exec)
+        gv_probe_launched(exec->id);
     gv_operation_record operation = {.kind = GV_OP_GRAPH_LAUNCH,
                                      .stream = gv_stream_id(stream, per_thread),
                                      .object = exec ? exec->id : 0,

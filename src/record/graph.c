@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "record/handle_map.h"
 #include "record/ids.h"
+#include "record/probe.h"
 #include "record/recorder.h"
 #include "record/snapshot.h"
 
@@ -416,6 +417,7 @@ static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operat
     if (exec->snapshot) {
         exec->snapshot->stack = gv_stack();
         gv_snapshot_write(exec->snapshot);
+        gv_probe_exec(exec->id, exec->snapshot);
         exec->named = is_named(exec, gv_state.options.graph);
     } else {
         snprintf(exec->unknown, sizeof exec->unknown, "out of memory while reading it");

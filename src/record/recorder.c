@@ -4,6 +4,7 @@
 #include "record/arm.h"
 #include "record/hook.h"
 #include "record/ids.h"
+#include "record/probe.h"
 #include "record/rows.h"
 #include "record/source.h"
 #include "soft/gravel_soft.h"
@@ -157,6 +158,7 @@ static void read_options(gv_record_options *options)
     const char *stall = getenv("GRAVEL_STALL_SECONDS");
     const char *loop = getenv("GRAVEL_LOOP_ITERATIONS");
     const char *search = getenv("GRAVEL_SEARCH_SECONDS");
+    const char *probe = getenv("GRAVEL_PROBE"), *probe_memory = getenv("GRAVEL_PROBE_MEMORY");
     uint64_t iterations;
     *options = (gv_record_options){.arm = GV_ARM_NTH,
                                    .arm_number = 1,
@@ -183,6 +185,8 @@ static void read_options(gv_record_options *options)
     options->verbose = verbose && *verbose && strcmp(verbose, "0") != 0;
     if (stall && atof(stall) > 0)
         options->stall_seconds = atof(stall);
+    options->probe = probe && *probe && strcmp(probe, "0") != 0;
+    options->probe_bytes = probe_memory && *probe_memory ? mebibytes("GRAVEL_PROBE_MEMORY") : UINT64_C(256) << 20;
     if (loop && is_number(loop, &iterations))
         options->loop_iterations = iterations;
     if (search && *search)
@@ -451,6 +455,7 @@ static void after_fork_in_child(void)
         gv_state.stacks = NULL; // leaked: its lock may be held
         gv_ids_forget();
         gv_rows_forget();
+        gv_probe_forget();
         atomic_store(&phase, GV_PHASE_IDLE);
     }
     pthread_mutex_init(&start_lock, NULL);

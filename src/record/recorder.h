@@ -33,6 +33,8 @@ typedef struct gv_record_options {
     uint64_t compare_bytes; // most device memory for copies to compare with (src/record/opaque.c)
     uint64_t search_bytes;  // most memory that one armed replay searches for addresses
     double search_seconds;  // and most time
+    bool probe;             // gravel_probe of gravel.h makes clones
+    uint64_t probe_bytes;   // most device memory for them
 } gv_record_options;
 
 typedef struct gv_recorder {
