@@ -262,14 +262,14 @@ static void work_before_and_after_is_not_recorded(void **state)
 
 static void beginning_twice_and_ending_early_are_told(void **state)
 {
-    int value = 1;
-    unsigned long long nanoseconds = 50000000;
+    int value = 1, count = 1;
+    gate held = gate_close(the.a);
     begin();
     assert_int_equal(api->access_begin(0), -1);
-    LAUNCH(kernel("late_fill"), the.a, 1, &memory, &value, &nanoseconds);
-    // The kernel is still running: what it will touch is not in the set.
+    LAUNCH(kernel("fill"), the.a, 1, &memory, &value, &count);
+    // The kernel has yet to run: what it will touch is not in the set.
     assert_int_equal(api->access_end(add_range, NULL), 1);
-    OK(cuStreamSynchronize(the.a));
+    gate_open(held, the.a);
 }
 
 static void concurrent_branches_fill_one_record(void **state)

@@ -162,10 +162,10 @@ GRAVEL_KERNEL(dimensions, (int *, out))
 // ---- Schedules ----
 
 // Says that it is there and waits, but not for ever, until the other one has said so.
-GRAVEL_KERNEL(meet, (volatile int *, mine), (volatile int *, theirs), (int *, met))
+GRAVEL_KERNEL(meet, (volatile int *, mine), (volatile int *, theirs), (int *, met), (int, rounds))
 {
     *mine = 1;
-    for (int i = 0; i < 20000 && !*met; i++) {
+    for (int i = 0; i < rounds && !*met; i++) {
         if (*theirs)
             *met = 1;
         gravel_spin_ns(100000);
@@ -219,19 +219,20 @@ GRAVEL_KERNEL(trigger_and_write, (volatile int *, mine), (volatile int *, theirs
 }
 
 // Meets the kernel in front, and reads what it writes after its wait.
-GRAVEL_KERNEL(meet_and_wait, (volatile int *, mine), (volatile int *, theirs), (int *, met), (const int *, data), (int *, out))
+GRAVEL_KERNEL(meet_and_wait, (volatile int *, mine), (volatile int *, theirs), (int *, met), (const int *, data), (int *, out),
+              (int, rounds))
 {
-    *met = meet_until(mine, theirs, 20000);
+    *met = meet_until(mine, theirs, rounds);
     gravel_grid_wait();
     *out = *data;
 }
 
 // Reads what the kernel in front has yet to write, and only then lets it go on.
 GRAVEL_KERNEL(read_without_wait, (volatile int *, mine), (volatile int *, theirs), (int *, met), (const int *, data),
-              (int *, out))
+              (int *, out), (int, rounds))
 {
     *out = *(const volatile int *)data;
-    *met = meet_until(mine, theirs, 20000);
+    *met = meet_until(mine, theirs, rounds);
 }
 
 GRAVEL_KERNEL(trigger_then_wait, (int *, out))

@@ -95,11 +95,10 @@ static void pointers_know_what_they_are(void **state)
 static void pools_reuse_by_stream(void **state)
 {
     CUdeviceptr first, same_stream, other_stream, large;
-    CUfunction late = kernel("late_fill");
-    int value = 1;
-    unsigned long long nanoseconds = 5000000;
+    int value = 1, count = 1;
     OK(cuMemAllocAsync(&first, 4096, the.a));
-    LAUNCH(late, the.a, 1, &first, &value, &nanoseconds);
+    gate held = gate_close(the.a);
+    LAUNCH(kernel("fill"), the.a, 1, &first, &value, &count);
     OK(cuMemFreeAsync(first, the.a));
     // The free is still behind the kernel: another stream may not have the block, its own may.
     OK(cuMemAllocAsync(&other_stream, 4096, the.b));
@@ -111,7 +110,7 @@ static void pools_reuse_by_stream(void **state)
     cuuint64_t keep = UINT64_MAX, used = 9;
     OK(cuDeviceGetDefaultMemPool(&pool, 0));
     OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
-    OK(cuStreamSynchronize(the.a));
+    gate_open(held, the.a);
     // Done: now anybody may.
     OK(cuMemAllocAsync(&large, 4096, the.b));
     assert_int_equal(large, first);
@@ -130,16 +129,16 @@ static void pools_reuse_by_stream(void **state)
 static void plain_memory_can_be_freed_in_stream_order(void **state)
 {
     CUdeviceptr first, second;
-    int value = 1;
-    unsigned long long nanoseconds = 5000000;
+    int value = 1, count = 1;
     OK(cuMemAlloc(&first, 4096));
-    LAUNCH(kernel("late_fill"), the.a, 1, &first, &value, &nanoseconds);
+    gate held = gate_close(the.a);
+    LAUNCH(kernel("fill"), the.a, 1, &first, &value, &count);
     OK(cuMemFreeAsync(first, the.a));
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFree(first));
     OK(cuMemAlloc(&second, 4096)); // the kernel still uses the first one
     assert_true(second != first);
-    OK(cuMemFree(second));
-    OK(cuStreamSynchronize(the.a));
+    gate_open(held, the.a);
+    OK(cuMemFree(second)); // which waits for all work
     OK(cuMemAlloc(&second, 4096));
     assert_int_equal(second, first);
     OK(cuMemFree(second));
@@ -195,7 +194,8 @@ static void copies_in_one_two_and_three_dimensions(void **state)
 
     // A box of 8 x 3 x 2 from the host, with slices of four rows.
     OK(cuMemsetD8(b, 0, 4096));
-    OK(cuCtxSynchronize()); // a set is not complete when the call returns, and the.a does not wait for the default stream
+    OK(cuCtxSynchronize()); // a set is not complete when the call returns, and the.a does not wait for the default
+                            // stream
     CUDA_MEMCPY3D box = {.srcZ = 1,
                          .srcMemoryType = CU_MEMORYTYPE_HOST,
                          .srcHost = host,

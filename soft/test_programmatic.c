@@ -46,10 +46,11 @@ enum { PRODUCER_HERE, CONSUMER_HERE, PRODUCER_MET, CONSUMER_MET, DATA, OUT, OTHE
 typedef struct places {
     CUdeviceptr producer_here, consumer_here, producer_met, consumer_met, data, out, other;
     int rounds; // of 0.1 ms, for which the producer waits for its consumer
-    void *produce[5], *consume[5];
+    int most;   // for which the consumer waits for the producer
+    void *produce[5], *consume[6];
 } places;
 
-enum { AS_LONG_AS_IT_TAKES = 20000, A_MOMENT = 300 };
+enum { AS_LONG_AS_IT_TAKES, A_MOMENT = 300 };
 
 static void place(places *p, CUdeviceptr memory, int rounds)
 {
@@ -60,9 +61,10 @@ static void place(places *p, CUdeviceptr memory, int rounds)
                   .data = memory + 4 * DATA,
                   .out = memory + 4 * OUT,
                   .other = memory + 4 * OTHER,
-                  .rounds = rounds,
+                  .rounds = rounds == AS_LONG_AS_IT_TAKES ? rounds_to_meet() : rounds,
+                  .most = rounds_to_meet(),
                   .produce = {&p->producer_here, &p->consumer_here, &p->producer_met, &p->data, &p->rounds},
-                  .consume = {&p->consumer_here, &p->producer_here, &p->consumer_met, &p->data, &p->out}};
+                  .consume = {&p->consumer_here, &p->producer_here, &p->consumer_met, &p->data, &p->out, &p->most}};
 }
 
 static void launch_producer(places *p)

@@ -42,14 +42,15 @@ static void two_branches_meet(int *results)
     CUdeviceptr flags = buffer(64);
     CUdeviceptr first = flags, second = flags + 4, first_met = flags + 8, second_met = flags + 12;
     CUfunction meet = kernel("meet");
+    int rounds = rounds_to_meet();
     CUgraph graph;
     CUgraphExec exec;
     CUgraphNode node;
     OK(cuGraphCreate(&graph, 0));
-    CUDA_KERNEL_NODE_PARAMS params = {meet, 1,    1,   1, 1, 1, 1, 0, (void *[]){&first, &second, &first_met},
+    CUDA_KERNEL_NODE_PARAMS params = {meet, 1,    1,   1, 1, 1, 1, 0, (void *[]){&first, &second, &first_met, &rounds},
                                       NULL, NULL, NULL};
     OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &params));
-    params.kernelParams = (void *[]){&second, &first, &second_met};
+    params.kernelParams = (void *[]){&second, &first, &second_met, &rounds};
     OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &params));
     OK(cuGraphInstantiate(&exec, graph, 0));
     OK(cuGraphLaunch(exec, the.a));
@@ -64,12 +65,13 @@ static void many_kernels_meet(int *results)
     enum { STREAMS = 24 };
     CUdeviceptr flags = buffer(1024);
     CUfunction meet = kernel("meet");
+    int rounds = rounds_to_meet();
     for (int i = 0; i < STREAMS; i++) {
         CUstream stream;
         CUdeviceptr mine = flags + 4 * (size_t)i, theirs = flags + 4 * (size_t)((i + 1) % STREAMS),
                     met = flags + 512 + 4 * (size_t)i;
         OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-        LAUNCH(meet, stream, 1, &mine, &theirs, &met);
+        LAUNCH(meet, stream, 1, &mine, &theirs, &met, &rounds);
     }
     OK(cuCtxSynchronize());
     results[0] = 1;

@@ -70,15 +70,18 @@ static void queries_tell_whether_work_is_done(void **state)
 {
     CUevent done = event();
     OK(cuStreamQuery(the.a));
+    gate held = gate_close(the.a);
     write_late(the.a, memory, 4);
     OK(cuEventRecord(done, the.a));
     FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery(the.a));
     FAILS(CUDA_ERROR_NOT_READY, cuEventQuery(done));
+    __atomic_store_n(held.word, 1, __ATOMIC_RELEASE);
     CUresult result;
     while ((result = cuEventQuery(done)) == CUDA_ERROR_NOT_READY)
         usleep(1000);
     OK(result);
     OK(cuStreamQuery(the.a));
+    gate_open(held, the.a);
     assert_int_equal(read_int(memory), 4);
     OK(cuEventDestroy(done));
 }
@@ -171,10 +174,11 @@ static void host_functions_run_in_order(void **state)
 {
     volatile int calls = 0;
     clear();
+    gate held = gate_close(the.a);
     write_late(the.a, memory, 8);
     OK(cuLaunchHostFunc(the.a, store_to_host, (void *)&calls));
     assert_int_equal(calls, 0);
-    OK(cuStreamSynchronize(the.a));
+    gate_open(held, the.a);
     assert_int_equal(calls, 1);
 }
 
@@ -196,17 +200,18 @@ static void value_waits_hold_a_stream_until_the_write(void **state)
 
 static void a_value_wait_sees_the_hosts_store(void **state)
 {
-    volatile unsigned long long *flag;
+    unsigned long long *flag;
     CUdeviceptr address;
     OK(cuMemHostAlloc((void **)&flag, 64, CU_MEMHOSTALLOC_DEVICEMAP));
     *flag = 0;
-    OK(cuMemHostGetDevicePointer(&address, (void *)flag, 0));
+    OK(cuMemHostGetDevicePointer(&address, flag, 0));
     OK(cuStreamWaitValue64(the.a, address, 1ull << 40, CU_STREAM_WAIT_VALUE_EQ));
     usleep(2000);
     FAILS(CUDA_ERROR_NOT_READY, cuStreamQuery(the.a));
-    *flag = 1ull << 40;
+    // Atomic, as the device may look at any moment.
+    __atomic_store_n(flag, 1ull << 40, __ATOMIC_RELEASE);
     OK(cuStreamSynchronize(the.a));
-    OK(cuMemFreeHost((void *)flag));
+    OK(cuMemFreeHost(flag));
 }
 
 static void value_waits_know_all_conditions(void **state)

@@ -83,6 +83,31 @@ static inline CUevent event(void)
     return made;
 }
 
+// Holds a stream at this point until gate_open: what is put behind it is certain not to have run before. How long a
+// kernel takes says nothing of that, as the host may be busy elsewhere for longer.
+typedef struct gate {
+    uint32_t *word;
+} gate;
+
+static inline gate gate_close(CUstream stream)
+{
+    gate made;
+    CUdeviceptr address;
+    OK(cuMemHostAlloc((void **)&made.word, 64, CU_MEMHOSTALLOC_DEVICEMAP));
+    __atomic_store_n(made.word, 0, __ATOMIC_RELEASE);
+    OK(cuMemHostGetDevicePointer(&address, made.word, 0));
+    OK(cuStreamWaitValue32(stream, address, 1, CU_STREAM_WAIT_VALUE_EQ));
+    return made;
+}
+
+// Lets the stream go and waits for it.
+static inline void gate_open(gate closed, CUstream stream)
+{
+    __atomic_store_n(closed.word, 1, __ATOMIC_RELEASE);
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemFreeHost(closed.word));
+}
+
 static inline int read_int(CUdeviceptr address)
 {
     int value;

@@ -356,14 +356,14 @@ static void a_signal_handler_may_capture(void **state)
     assert_int_equal(setitimer(ITIMER_REAL, &off, NULL), 0);
     assert_int_equal(setitimer(ITIMER_PROF, &timer, NULL), 0);
     uint64_t first = 0;
-    for (int i = 0; i < 200000 && signals_seen < 100; i++) {
+    // The timer counts the process's own time, in the system's ticks: as long as it takes, on any machine.
+    while (signals_seen < 50) {
         uint64_t id = probe_capture();
         first = first ? first : id;
         assert_int_equal(id, first);
     }
     assert_int_equal(setitimer(ITIMER_PROF, &off, NULL), 0);
     sigaction(SIGPROF, &before, NULL);
-    assert_true(signals_seen >= 10);
     gv_trace_free(close_and_load());
 }
 
