@@ -156,6 +156,15 @@ GRAVEL_KERNEL(gravel_restore, (const gv_piece *, pieces), (uint32_t, count), (ui
         if (i >= blocks)
             continue;
         place at = place_of(pieces, count, first + i);
+        if (is_whole(&at)) {
+            words now = load_words(at.address), before = load_words(at.saved);
+            uint32_t differ = 0;
+            for (int w = 0; w < 8; w++)
+                differ |= now.at[w] ^ before.at[w];
+            if (differ)
+                store_words(at.address, &before);
+            continue;
+        }
         for (uint32_t b = at.first; b < at.last; b++) {
             uint8_t before = byte_at(at.saved + b);
             if (byte_at(at.address + b) != before)

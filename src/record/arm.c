@@ -3,6 +3,7 @@
 #include "record/arm.h"
 
 #include "record/conditional.h"
+#include "record/differ.h"
 #include "record/early.h"
 #include "record/graph.h"
 #include "record/hook.h"
@@ -184,14 +185,14 @@ static bool is_due(gv_exec *exec)
     return exec->owed;
 }
 
-static bool in_context(const gv_snapshot *snapshot, CUcontext context)
+bool gv_in_context(const gv_snapshot *snapshot, CUcontext context)
 {
     for (size_t i = 0; i < snapshot->node_count; i++) {
         const gv_snapshot_node *node = &snapshot->nodes[i];
         CUDA_KERNEL_NODE_PARAMS params;
         memset(&params, 0, sizeof params);
         for (size_t body = 0; body < node->body_count; body++)
-            if (!in_context(node->bodies[body], context))
+            if (!gv_in_context(node->bodies[body], context))
                 return false;
         if (node->type == CU_GRAPH_NODE_TYPE_KERNEL &&
             gv_cuda.cuGraphKernelNodeGetParams(node->node, &params) == CUDA_SUCCESS && params.ctx &&
@@ -217,7 +218,7 @@ static void write_armed(uint64_t launch, const gv_exec *exec, enum gv_armed_stat
     gv_flush();
 }
 
-static uint64_t write_launch(const gv_exec *exec, CUstream stream, bool per_thread, uint64_t stack)
+uint64_t gv_write_launch(const gv_exec *exec, CUstream stream, bool per_thread, uint64_t stack)
 {
     if (exec)
         gv_probe_launched(exec->id);
@@ -245,14 +246,14 @@ static enum attempt run_armed(gv_exec *exec, CUstream stream, bool per_thread, C
         return REFUSED;
     }
     *why = "recording was begun with --arm none, and its nodes were not kept";
-    if (!exec->snapshot->owned)
+    if (!exec->snapshot->owned || gv_state.options.arm == GV_ARM_NONE)
         return REFUSED;
     run.source = gv_source(why);
     if (!run.source)
         return REFUSED;
     if (gv_cuda.cuStreamGetCtx(run.stream, &run.context) != CUDA_SUCCESS || !run.context)
         gv_cuda.cuCtxGetCurrent(&run.context);
-    if (!in_context(exec->snapshot, run.context)) {
+    if (!gv_in_context(exec->snapshot, run.context)) {
         *why = "its nodes belong to several contexts";
         return REFUSED;
     }
@@ -290,7 +291,7 @@ static enum attempt run_armed(gv_exec *exec, CUstream stream, bool per_thread, C
             gv_exec_refresh(exec);
         if (opened && gv_conditionals_open(&run, exec->snapshot, &error) == GV_OK) {
             ready = gv_monotonic_ns();
-            run.launch = write_launch(exec, stream, per_thread, gv_stack());
+            run.launch = gv_write_launch(exec, stream, per_thread, gv_stack());
             gv_replay_run(&run, exec->snapshot);
             done = gv_monotonic_ns();
             if (run.left_running) {
@@ -389,6 +390,11 @@ bool gv_hold_begin(gv_hold *hold, CUstream stream, bool per_thread, const char *
     return false;
 }
 
+void gv_hold_open(gv_hold *hold)
+{
+    open_gate();
+}
+
 void gv_hold_end(gv_hold *hold)
 {
     CUcontext popped = NULL;
@@ -405,9 +411,11 @@ CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream st
         return launch(handle, stream);
     gv_exec *exec = gv_exec_find(handle);
     CUresult result = CUDA_SUCCESS;
-    const char *why = "";
+    const char *why = "", *uncompared = NULL;
+    uint64_t sequence = 0;
     bool refused = false;
-    if (exec && !gv_stream_is_capturing(stream, per_thread) && is_due(exec) && take_arm_lock()) {
+    bool chosen = exec && !gv_stream_is_capturing(stream, per_thread);
+    if (chosen && is_due(exec) && take_arm_lock()) {
         enum attempt attempt = run_armed(exec, stream, per_thread, &result, &why);
         pthread_mutex_unlock(&arm_lock);
         if (attempt == ARMED) {
@@ -424,12 +432,22 @@ CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream st
                        (unsigned long long)(exec->snapshot ? exec->snapshot->id : 0), why);
         }
     }
+    // Of a launch that is due for both, the check is made up for at the next one.
+    if (chosen && gv_check_is_due(exec) &&
+        gv_check_launch(launch, exec, stream, per_thread, &result, &sequence, &uncompared)) {
+        if (refused && sequence)
+            write_armed(sequence, exec, GV_ARMED_REFUSED, why, 0, 0);
+        gv_leave();
+        return result;
+    }
     settle_left(5);
     gv_gate_enter();
     result = launch(handle, stream);
     gv_gate_leave();
     if (result == CUDA_SUCCESS && !(gv_captures_active() && gv_capture_note(stream, per_thread))) {
-        uint64_t sequence = write_launch(exec, stream, per_thread, 0);
+        sequence = gv_write_launch(exec, stream, per_thread, 0);
+        if (uncompared)
+            gv_check_refused(exec, sequence, uncompared);
         if (refused) {
             write_armed(sequence, exec, GV_ARMED_REFUSED, why, 0, 0);
             gv_verbose("graph #%llu is launched as it is: %s",

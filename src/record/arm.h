@@ -4,9 +4,13 @@
 
 #include <cuda.h>
 #include <stdbool.h>
+#include <stdint.h>
 
-// The hook of cuGraphLaunch: launches `handle` on `stream`, armed if it is this launch's turn, and records it.
-// `launch` is the program's call.
+struct gv_exec;
+struct gv_snapshot;
+
+// The hook of cuGraphLaunch: launches `handle` on `stream`, armed or checked if it is this launch's turn, and
+// records it. `launch` is the program's call.
 typedef CUresult (*gv_graph_launch)(CUgraphExec handle, CUstream stream);
 CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream stream, bool per_thread);
 
@@ -32,6 +36,15 @@ typedef struct gv_hold {
 // is not the moment, and nothing is held; `why` says why.
 bool gv_hold_begin(gv_hold *hold, CUstream stream, bool per_thread, const char **why);
 void gv_hold_end(gv_hold *hold);
+
+// Lets others go on before the end. What they do then has to be reckoned with.
+void gv_hold_open(gv_hold *hold);
+
+// Do all kernels of the graph belong to this context?
+bool gv_in_context(const struct gv_snapshot *snapshot, CUcontext context);
+
+// Writes the GRAPH_LAUNCH operation and returns its sequence number.
+uint64_t gv_write_launch(const struct gv_exec *exec, CUstream stream, bool per_thread, uint64_t stack);
 
 // Asks that the next launch of every exec be armed, whatever --arm says (gravel_arm_next of gravel.h).
 void gv_arm_next(void);

@@ -1,4 +1,4 @@
-#include "record/compare.h"
+#include "record/compare_core.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -18,43 +18,10 @@ EMBED(gv_compare_image, ".gravel.fatbin", GV_COMPARE_FATBIN);
 
 enum {
     THREADS = 256,
-    CHUNK_BLOCKS = 1 << 20, // blocks whose changes are handed over at once: 32 MiB
-    SCAN_BLOCKS = 1 << 27,  // blocks that one search walks: 4 GiB
-    MOST_PIECES = 1 << 20,  // ranges that are saved at once
+    SCAN_BLOCKS = 1 << 27, // blocks that one search walks: 4 GiB
     EDGE_SLOTS = 1 << 18,
     MOST_MAPS = 1 << 14,
     MOST_STRAYS = 1 << 10,
-    CHANGED_BYTES = CHUNK_BLOCKS * 4,
-    COUNTS_BYTES = CHUNK_BLOCKS / GV_GROUP_BLOCKS * 4,
-};
-
-// Device memory that grows as it is needed and is kept.
-typedef struct buffer {
-    CUdeviceptr memory;
-    uint64_t size;
-} buffer;
-
-// Ranges as the kernels walk them.
-typedef struct walk {
-    gv_piece *pieces; // the host's copy
-    size_t count, capacity;
-    uint64_t blocks;
-    buffer device;
-} walk;
-
-struct gv_compare {
-    CUmodule module;
-    CUfunction save, compare, restore, perturb, settle, scan;
-    CUstream stream;
-    walk saved, perturbed, scanned;
-    buffer copies;  // what is saved
-    buffer swapped; // a word for each perturbed block
-    buffer chunk;   // what changed in a chunk: a word for each block, then the counts
-    void *host;     // the same, page-locked
-    buffer regions; // starts, then ends
-    gv_range bounds;
-    size_t region_count;
-    buffer search; // the job, head, edges, maps and strays
 };
 
 // ---- Memory ------------------------------------------------------------------------------------------------------
@@ -65,19 +32,19 @@ static gv_status driver_failed(gv_error *error, const char *what, CUresult resul
                    gv_driver_error(result));
 }
 
-static void release(buffer *b)
+void gv_device_release(gv_device_buffer *b)
 {
     if (b->memory)
         gv_cuda.cuMemFree(b->memory);
-    *b = (buffer){0};
+    *b = (gv_device_buffer){0};
 }
 
 // Makes room; the old content is lost.
-static gv_status reserve(buffer *b, uint64_t size, gv_error *error)
+gv_status gv_device_reserve(gv_device_buffer *b, uint64_t size, gv_error *error)
 {
     if (size <= b->size)
         return GV_OK;
-    release(b);
+    gv_device_release(b);
     CUresult result = gv_cuda.cuMemAlloc(&b->memory, size);
     if (result != CUDA_SUCCESS) {
         b->memory = 0;
@@ -139,7 +106,7 @@ gv_status gv_compare_open(bool soft, CUstream stream, gv_compare **compare, gv_e
     for (size_t i = 0; i < sizeof functions / sizeof *functions && result == CUDA_SUCCESS; i++)
         result = gv_cuda.cuModuleGetFunction(functions[i].function, c->module, functions[i].name);
     if (result == CUDA_SUCCESS)
-        result = gv_cuda.cuMemHostAlloc(&c->host, CHANGED_BYTES + COUNTS_BYTES, CU_MEMHOSTALLOC_PORTABLE);
+        result = gv_cuda.cuMemHostAlloc(&c->host, GV_CHANGED_BYTES + GV_COUNTS_BYTES, CU_MEMHOSTALLOC_PORTABLE);
     if (result != CUDA_SUCCESS) {
         gv_compare_close(c);
         return driver_failed(error, "the kernels that compare memory could not be loaded", result);
@@ -148,11 +115,11 @@ gv_status gv_compare_open(bool soft, CUstream stream, gv_compare **compare, gv_e
     return GV_OK;
 }
 
-static void free_walk(walk *w)
+static void free_walk(gv_walk *w)
 {
     gv_free(w->pieces);
-    release(&w->device);
-    *w = (walk){0};
+    gv_device_release(&w->device);
+    *w = (gv_walk){0};
 }
 
 void gv_compare_trim(gv_compare *c)
@@ -160,11 +127,12 @@ void gv_compare_trim(gv_compare *c)
     free_walk(&c->saved);
     free_walk(&c->perturbed);
     free_walk(&c->scanned);
-    release(&c->copies);
-    release(&c->swapped);
-    release(&c->chunk);
-    release(&c->regions);
-    release(&c->search);
+    free_walk(&c->part);
+    gv_device_release(&c->copies);
+    gv_device_release(&c->swapped);
+    gv_device_release(&c->chunk);
+    gv_device_release(&c->regions);
+    gv_device_release(&c->search);
     c->region_count = 0;
 }
 
@@ -178,6 +146,7 @@ void gv_compare_forget(gv_compare *c)
     gv_free(c->saved.pieces);
     gv_free(c->perturbed.pieces);
     gv_free(c->scanned.pieces);
+    gv_free(c->part.pieces);
     gv_free(c);
 }
 
@@ -205,7 +174,7 @@ static uint64_t blocks_of(uint64_t start, uint64_t end)
     return block_of(end - 1) - block_of(start) + 1;
 }
 
-static bool add_piece(walk *w, uint64_t start, uint64_t end, uint64_t saved, uint32_t owner)
+bool gv_walk_add(gv_walk *w, uint64_t start, uint64_t end, uint64_t saved, uint32_t owner)
 {
     if (!GV_GROW(w->pieces, w->capacity, w->count + 1))
         return false;
@@ -215,14 +184,14 @@ static bool add_piece(walk *w, uint64_t start, uint64_t end, uint64_t saved, uin
     return true;
 }
 
-static gv_status upload_walk(gv_compare *c, walk *w, gv_error *error)
+gv_status gv_walk_upload(gv_compare *c, gv_walk *w, gv_error *error)
 {
-    gv_status status = reserve(&w->device, w->count * sizeof *w->pieces, error);
+    gv_status status = gv_device_reserve(&w->device, w->count * sizeof *w->pieces, error);
     return status ? status : upload(c, w->device.memory, w->pieces, w->count * sizeof *w->pieces, error);
 }
 
 // Launches a kernel over `blocks` blocks from `first` on. `more` are its further arguments.
-static CUresult launch(gv_compare *c, CUfunction kernel, walk *w, uint64_t first, uint64_t blocks, void **more,
+static CUresult launch(gv_compare *c, CUfunction kernel, gv_walk *w, uint64_t first, uint64_t blocks, void **more,
                        size_t more_count)
 {
     uint32_t count = (uint32_t)w->count;
@@ -235,16 +204,21 @@ static CUresult launch(gv_compare *c, CUfunction kernel, walk *w, uint64_t first
 }
 
 // Enqueues it: what comes next in the stream comes behind it.
-static gv_status run(gv_compare *c, CUfunction kernel, walk *w, void **more, size_t more_count, gv_error *error)
+static gv_status run(gv_compare *c, CUfunction kernel, gv_walk *w, void **more, size_t more_count, gv_error *error)
 {
     CUresult result = w->blocks ? launch(c, kernel, w, 0, w->blocks, more, more_count) : CUDA_SUCCESS;
     return result == CUDA_SUCCESS ? GV_OK : driver_failed(error, "memory could not be compared", result);
 }
 
+gv_status gv_walk_run(gv_compare *c, CUfunction kernel, gv_walk *w, gv_error *error)
+{
+    return run(c, kernel, w, NULL, 0, error);
+}
+
 // ---- Saving ------------------------------------------------------------------------------------------------------
 
 // Copies lie one behind the other, each where it is aligned as its original is.
-static uint64_t place_copy(uint64_t *used, uint64_t start, uint64_t end)
+uint64_t gv_place_copy(uint64_t *used, uint64_t start, uint64_t end)
 {
     uint64_t at = *used + start % GV_BLOCK_BYTES;
     *used = (at + (end - start) + GV_BLOCK_BYTES - 1) / GV_BLOCK_BYTES * GV_BLOCK_BYTES;
@@ -256,33 +230,33 @@ uint64_t gv_compare_cost(const gv_range_set *ranges)
     uint64_t used = 0;
     gv_range_set_settle(ranges);
     for (size_t i = 0; i < ranges->count; i++)
-        place_copy(&used, ranges->ranges[i].start, ranges->ranges[i].end);
+        gv_place_copy(&used, ranges->ranges[i].start, ranges->ranges[i].end);
     // A word for each perturbed block, and the pieces, twice.
-    return used + used / GV_BLOCK_BYTES * 4 + 2 * ranges->count * sizeof(gv_piece) + CHANGED_BYTES + COUNTS_BYTES;
+    return used + used / GV_BLOCK_BYTES * 4 + 2 * ranges->count * sizeof(gv_piece) + GV_CHANGED_BYTES + GV_COUNTS_BYTES;
 }
 
 gv_status gv_compare_save(gv_compare *c, const gv_range_set *ranges, gv_error *error)
 {
-    walk *w = &c->saved;
+    gv_walk *w = &c->saved;
     uint64_t used = 0;
     w->count = w->blocks = 0;
     gv_range_set_settle(ranges);
-    if (ranges->count > MOST_PIECES)
+    if (ranges->count > GV_MOST_PIECES)
         return gv_fail(error, GV_ERR_MEMORY, "%zu ranges are more than can be compared at once", ranges->count);
     for (size_t i = 0; i < ranges->count; i++) {
         gv_range range = ranges->ranges[i];
-        if (!add_piece(w, range.start, range.end, place_copy(&used, range.start, range.end), 0)) {
+        if (!gv_walk_add(w, range.start, range.end, gv_place_copy(&used, range.start, range.end), 0)) {
             w->count = w->blocks = 0;
             return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
         }
     }
-    gv_status status = reserve(&c->copies, used, error);
+    gv_status status = gv_device_reserve(&c->copies, used, error);
     if (!status)
-        status = reserve(&c->chunk, CHANGED_BYTES + COUNTS_BYTES, error);
+        status = gv_device_reserve(&c->chunk, GV_CHANGED_BYTES + GV_COUNTS_BYTES, error);
     for (size_t i = 0; i < w->count; i++)
         w->pieces[i].saved += c->copies.memory;
     if (!status)
-        status = upload_walk(c, w, error);
+        status = gv_walk_upload(c, w, error);
     if (!status)
         status = run(c, c->save, w, NULL, 0, error);
     if (status)
@@ -332,7 +306,7 @@ static gv_status join_block(joiner *j, uint64_t address, uint32_t mask)
 }
 
 // Adds the bytes of the blocks [first, first + blocks): all of them, or those that `masks` has.
-static gv_status add_blocks(const walk *w, size_t *piece, uint64_t first, uint64_t blocks, const uint32_t *masks,
+static gv_status add_blocks(const gv_walk *w, size_t *piece, uint64_t first, uint64_t blocks, const uint32_t *masks,
                             joiner *j)
 {
     gv_status status = GV_OK;
@@ -356,7 +330,7 @@ static gv_status add_blocks(const walk *w, size_t *piece, uint64_t first, uint64
 }
 
 // How many bytes a group of blocks has in its pieces.
-static uint64_t bytes_of(const walk *w, size_t piece, uint64_t first, uint64_t blocks)
+static uint64_t bytes_of(const gv_walk *w, size_t piece, uint64_t first, uint64_t blocks)
 {
     uint64_t bytes = 0;
     for (uint64_t b = first; b < first + blocks;) {
@@ -375,13 +349,13 @@ static uint64_t bytes_of(const walk *w, size_t piece, uint64_t first, uint64_t b
 }
 
 // Adds what a chunk's counts and masks say. The masks are fetched only where a group changed in part.
-static gv_status take_chunk(gv_compare *c, const walk *w, size_t *piece, uint64_t first, uint64_t blocks, joiner *j,
-                            gv_error *error)
+static gv_status take_chunk(gv_compare *c, const gv_walk *w, size_t *piece, uint64_t first, uint64_t blocks, bool coarse,
+                            joiner *j, gv_error *error)
 {
-    const uint32_t *counts = (const uint32_t *)((char *)c->host + CHANGED_BYTES);
+    const uint32_t *counts = (const uint32_t *)((char *)c->host + GV_CHANGED_BYTES);
     uint32_t *masks = c->host;
     bool fetched = false;
-    gv_status status = download(c, (void *)counts, c->chunk.memory + CHANGED_BYTES, COUNTS_BYTES, error);
+    gv_status status = download(c, (void *)counts, c->chunk.memory + GV_CHANGED_BYTES, GV_COUNTS_BYTES, error);
     for (uint64_t at = 0; at < blocks && !status; at += GV_GROUP_BLOCKS) {
         uint64_t count = counts[at / GV_GROUP_BLOCKS];
         uint64_t size = blocks - at < GV_GROUP_BLOCKS ? blocks - at : GV_GROUP_BLOCKS;
@@ -389,7 +363,7 @@ static gv_status take_chunk(gv_compare *c, const walk *w, size_t *piece, uint64_
             continue;
         while (*piece + 1 < w->count && w->pieces[*piece + 1].first_block <= first + at)
             ++*piece;
-        bool whole = count == bytes_of(w, *piece, first + at, size);
+        bool whole = coarse || count == bytes_of(w, *piece, first + at, size);
         if (!whole && !fetched) {
             status = download(c, masks, c->chunk.memory, blocks * 4, error);
             fetched = true;
@@ -401,27 +375,28 @@ static gv_status take_chunk(gv_compare *c, const walk *w, size_t *piece, uint64_
 }
 
 // Runs a kernel that marks what changed, chunk by chunk. `before` is an argument in front of the two buffers, or NULL.
-static gv_status mark(gv_compare *c, CUfunction kernel, walk *w, void *before, gv_range_set *set, gv_error *error)
+static gv_status mark(gv_compare *c, CUfunction kernel, gv_walk *w, void *before, bool coarse, gv_range_set *set,
+                      gv_error *error)
 {
     joiner j = {.set = set, .error = error};
     gv_status status = GV_OK;
     size_t piece = 0;
-    CUdeviceptr counts = c->chunk.memory + CHANGED_BYTES;
-    for (uint64_t first = 0; first < w->blocks; first += CHUNK_BLOCKS) {
-        uint64_t blocks = w->blocks - first < CHUNK_BLOCKS ? w->blocks - first : CHUNK_BLOCKS;
+    CUdeviceptr counts = c->chunk.memory + GV_CHANGED_BYTES;
+    for (uint64_t first = 0; first < w->blocks; first += GV_CHUNK_BLOCKS) {
+        uint64_t blocks = w->blocks - first < GV_CHUNK_BLOCKS ? w->blocks - first : GV_CHUNK_BLOCKS;
         void *more[3], **next = more;
         if (before)
             *next++ = before;
         *next++ = &c->chunk.memory;
         *next++ = &counts;
-        CUresult result = gv_cuda.cuMemsetD8Async(counts, 0, COUNTS_BYTES, c->stream);
+        CUresult result = gv_cuda.cuMemsetD8Async(counts, 0, GV_COUNTS_BYTES, c->stream);
         if (result == CUDA_SUCCESS)
             result = launch(c, kernel, w, first, blocks, more, (size_t)(next - more));
         // A settling kernel has to go over all chunks, whatever becomes of what it tells.
         if (result != CUDA_SUCCESS && !status)
             status = driver_failed(error, "memory could not be compared", result);
         if (!status)
-            status = take_chunk(c, w, &piece, first, blocks, &j, error);
+            status = take_chunk(c, w, &piece, first, blocks, coarse, &j, error);
         if (status && !before)
             break;
     }
@@ -433,14 +408,20 @@ static gv_status mark(gv_compare *c, CUfunction kernel, walk *w, void *before, g
 
 gv_status gv_compare_changed(gv_compare *c, gv_range_set *changed, gv_error *error)
 {
-    return mark(c, c->compare, &c->saved, NULL, changed, error);
+    return mark(c, c->compare, &c->saved, NULL, false, changed, error);
+}
+
+gv_status gv_walk_changed(gv_compare *c, gv_walk *w, bool coarse, gv_range_set *changed, gv_error *error)
+{
+    gv_status status = gv_device_reserve(&c->chunk, GV_CHANGED_BYTES + GV_COUNTS_BYTES, error);
+    return status ? status : mark(c, c->compare, w, NULL, coarse, changed, error);
 }
 
 // ---- Perturbing --------------------------------------------------------------------------------------------------
 
 gv_status gv_compare_perturb(gv_compare *c, const gv_range_set *ranges, gv_error *error)
 {
-    walk *w = &c->perturbed;
+    gv_walk *w = &c->perturbed;
     size_t piece = 0;
     w->count = w->blocks = 0;
     gv_range_set_settle(ranges);
@@ -451,12 +432,12 @@ gv_status gv_compare_perturb(gv_compare *c, const gv_range_set *ranges, gv_error
         const gv_piece *in = &c->saved.pieces[piece];
         if (piece == c->saved.count || in->start > range.start || in->end < range.end)
             return gv_fail(error, GV_ERR_USAGE, "memory that was not saved would have been changed");
-        if (!add_piece(w, range.start, range.end, in->saved + (range.start - in->start), 0))
+        if (!gv_walk_add(w, range.start, range.end, in->saved + (range.start - in->start), 0))
             return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
     }
-    gv_status status = reserve(&c->swapped, w->blocks * 4, error);
+    gv_status status = gv_device_reserve(&c->swapped, w->blocks * 4, error);
     if (!status)
-        status = upload_walk(c, w, error);
+        status = gv_walk_upload(c, w, error);
     void *more[] = {&c->swapped.memory};
     if (!status)
         status = run(c, c->perturb, w, more, 1, error);
@@ -467,7 +448,7 @@ gv_status gv_compare_perturb(gv_compare *c, const gv_range_set *ranges, gv_error
 
 gv_status gv_compare_settle(gv_compare *c, gv_range_set *written, gv_error *error)
 {
-    gv_status status = mark(c, c->settle, &c->perturbed, &c->swapped.memory, written, error);
+    gv_status status = mark(c, c->settle, &c->perturbed, &c->swapped.memory, false, written, error);
     CUresult result = gv_cuda.cuStreamSynchronize(c->stream);
     if (!status && result != CUDA_SUCCESS)
         status = driver_failed(error, "memory could not be put back", result);
@@ -486,7 +467,7 @@ gv_status gv_compare_set_regions(gv_compare *c, const gv_range *regions, size_t 
         bounds[i] = regions[i].start;
         bounds[count + i] = regions[i].end;
     }
-    gv_status status = reserve(&c->regions, 2 * count * sizeof *bounds, error);
+    gv_status status = gv_device_reserve(&c->regions, 2 * count * sizeof *bounds, error);
     if (!status)
         status = upload(c, c->regions.memory, bounds, 2 * count * sizeof *bounds, error);
     c->region_count = status ? 0 : count;
@@ -507,7 +488,7 @@ enum {
 
 static gv_status begin_search(gv_compare *c, gv_error *error)
 {
-    gv_status status = reserve(&c->search, SEARCH_BYTES, error);
+    gv_status status = gv_device_reserve(&c->search, SEARCH_BYTES, error);
     if (status)
         return status;
     CUdeviceptr at = c->search.memory;
@@ -563,12 +544,12 @@ static gv_status take_search(gv_compare *c, gv_scan_found *found, gv_error *erro
 gv_status gv_compare_scan(gv_compare *c, const gv_scan_range *ranges, size_t count, uint64_t deadline,
                           gv_scan_found *found, gv_error *error)
 {
-    walk *w = &c->scanned;
+    gv_walk *w = &c->scanned;
     w->count = w->blocks = 0;
     for (size_t i = 0; i < count; i++)
-        if (!add_piece(w, ranges[i].start, ranges[i].end, 0, ranges[i].region))
+        if (!gv_walk_add(w, ranges[i].start, ranges[i].end, 0, ranges[i].region))
             return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
-    gv_status status = upload_walk(c, w, error);
+    gv_status status = gv_walk_upload(c, w, error);
     if (!status)
         status = begin_search(c, error);
     void *more[] = {&c->search.memory};

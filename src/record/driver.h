@@ -14,6 +14,7 @@
     F(cuDeviceGetAttribute, "cuDeviceGetAttribute")                           \
     F(cuCtxGetCurrent, "cuCtxGetCurrent")                                     \
     F(cuCtxGetDevice, "cuCtxGetDevice")                                       \
+    F(cuCtxGetId, "cuCtxGetId")                                               \
     F(cuCtxPushCurrent, "cuCtxPushCurrent_v2")                                \
     F(cuCtxPopCurrent, "cuCtxPopCurrent_v2")                                  \
     F(cuMemAlloc, "cuMemAlloc_v2")                                            \

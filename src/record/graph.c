@@ -410,10 +410,10 @@ static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operat
     row->template_count = 0;
     gv_handle_map_clear(&row->by_node);
     exec->changed = false;
-    exec->refused = false;
+    exec->refused = exec->check_refused = false;
     exec->unknown[0] = '\0';
     exec->snapshot =
-        gv_snapshot_take(graph, origin, gv_state.options.arm != GV_ARM_NONE, place_of, remember_template, row);
+        gv_snapshot_take(graph, origin, gv_state.options.arm != GV_ARM_NONE || gv_state.options.diff != GV_DIFF_NONE, place_of, remember_template, row);
     if (exec->snapshot) {
         exec->snapshot->stack = gv_stack();
         gv_snapshot_write(exec->snapshot);

@@ -63,6 +63,12 @@ typedef struct gv_exec {
     bool changed;      // a set-params call came after the snapshot was written
     char unknown[256]; // why the snapshot no longer says what the exec runs; empty: it does
     bool refused;      // its refusal has been written
+
+    // Of the differential (src/record/differ.h).
+    bool check_owed;         // its next launch that is not armed is to be checked
+    bool check_refused;      // none of its launches will be, and that was written
+    unsigned check_attempts; // how often checking it has had to wait in vain
+    unsigned values_written; // difference records that have values
 } gv_exec;
 
 // ---- Captures: which node came from which call ----

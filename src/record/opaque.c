@@ -51,9 +51,11 @@ struct gv_opaque {
 
 // ---- Kept from one replay to the next ----------------------------------------------------------------------------
 
-// Loading the kernels takes longer than a small graph. The software driver does not tell of a context's end.
+// Loading the kernels takes longer than a small graph. A context is known by its id, which no later one gets: its
+// handle may be given again, and nobody need tell of its end.
 typedef struct kept_kernels {
     CUcontext context;
+    unsigned long long id;
     gv_compare *compare;
 } kept_kernels;
 
@@ -63,32 +65,59 @@ static size_t idle_count, idle_capacity;
 
 static gv_compare *take_kept(CUcontext context)
 {
-    gv_compare *found = NULL;
+    kept_kernels found = {0};
+    unsigned long long id = 0;
     pthread_mutex_lock(&idle_lock);
-    for (size_t i = 0; i < idle_count && !found; i++)
+    for (size_t i = 0; i < idle_count && !found.compare; i++)
         if (idle[i].context == context) {
-            found = idle[i].compare;
+            found = idle[i];
             idle[i] = idle[--idle_count];
         }
     pthread_mutex_unlock(&idle_lock);
-    return found;
+    if (found.compare && (gv_cuda.cuCtxGetId(context, &id) != CUDA_SUCCESS || id != found.id)) {
+        gv_compare_forget(found.compare);
+        return NULL;
+    }
+    return found.compare;
 }
 
-static void keep(CUcontext context, gv_compare *compare)
+void gv_opaque_keep_compare(CUcontext context, gv_compare *compare)
 {
+    unsigned long long id = 0;
     gv_compare_trim(compare);
+    bool known = gv_cuda.cuCtxGetId(context, &id) == CUDA_SUCCESS;
     pthread_mutex_lock(&idle_lock);
-    bool enough = GV_GROW(idle, idle_capacity, idle_count + 1);
+    bool enough = known && GV_GROW(idle, idle_capacity, idle_count + 1);
     if (enough)
-        idle[idle_count++] = (kept_kernels){context, compare};
+        idle[idle_count++] = (kept_kernels){context, id, compare};
     pthread_mutex_unlock(&idle_lock);
     if (!enough)
         gv_compare_close(compare);
 }
 
-void gv_opaque_forget(CUcontext context)
+gv_compare *gv_opaque_take_compare(CUcontext context, CUstream stream, gv_error *error)
 {
     gv_compare *compare = take_kept(context);
+    if (compare) {
+        gv_compare_use(compare, stream);
+        return compare;
+    }
+    gv_source_loading_own(true);
+    gv_compare_open(gv_state.soft, stream, &compare, error);
+    gv_source_loading_own(false);
+    return compare;
+}
+
+void gv_opaque_forget(CUcontext context)
+{
+    gv_compare *compare = NULL;
+    pthread_mutex_lock(&idle_lock);
+    for (size_t i = 0; i < idle_count && !compare; i++)
+        if (idle[i].context == context) {
+            compare = idle[i].compare;
+            idle[i] = idle[--idle_count];
+        }
+    pthread_mutex_unlock(&idle_lock);
     if (compare)
         gv_compare_forget(compare);
 }
@@ -131,10 +160,8 @@ void gv_opaque_close(gv_opaque *o)
     drop_sets(o);
     drop_plan(o);
     gv_reach_close(o->reach);
-    if (o->compare && !gv_state.soft)
-        keep(o->context, o->compare);
-    else
-        gv_compare_close(o->compare);
+    if (o->compare)
+        gv_opaque_keep_compare(o->context, o->compare);
     gv_free(o->tensors);
     gv_free(o->sets);
     gv_free(o);
@@ -155,15 +182,8 @@ static bool get_ready(gv_opaque *o)
     gv_error error = {0};
     if (o->reach || o->broken[0])
         return o->reach != NULL;
-    gv_status status = GV_OK;
-    o->compare = take_kept(o->context);
-    if (o->compare) {
-        gv_compare_use(o->compare, o->stream);
-    } else {
-        gv_source_loading_own(true);
-        status = gv_compare_open(gv_state.soft, o->stream, &o->compare, &error);
-        gv_source_loading_own(false);
-    }
+    o->compare = gv_opaque_take_compare(o->context, o->stream, &error);
+    gv_status status = o->compare ? GV_OK : error.status;
     gv_reach_options options = {.bytes = gv_state.options.search_bytes,
                                 .seconds = gv_state.options.search_seconds,
                                 .look_up = gv_opaque_look_up};

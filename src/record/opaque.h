@@ -66,6 +66,11 @@ const gv_opaque_set *gv_opaque_sets(const gv_opaque *opaque, size_t *count);
 // atomically, or NULL when that is not known.
 void gv_opaque_written(gv_opaque *opaque, const gv_node_ranges *ranges);
 
+// The kernels that work on memory, loaded in the current context, and handed back for the next replay. NULL: `error`
+// says why they are not to be had.
+gv_compare *gv_opaque_take_compare(CUcontext context, CUstream stream, gv_error *error);
+void gv_opaque_keep_compare(CUcontext context, gv_compare *compare);
+
 // ---- opaque_memory.c ----
 
 // Lists all live memory of the context and its modules' variables. False when memory is out.

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "record/arm.h"
+#include "record/differ.h"
 #include "record/hook.h"
 #include "record/ids.h"
 #include "record/probe.h"
@@ -152,6 +153,7 @@ static uint64_t mebibytes(const char *variable)
 static void read_options(gv_record_options *options)
 {
     const char *arm = getenv("GRAVEL_ARM");
+    const char *diff = getenv("GRAVEL_DIFF");
     const char *graph = getenv("GRAVEL_GRAPH");
     const char *stacks = getenv("GRAVEL_STACKS");
     const char *verbose = getenv("GRAVEL_VERBOSE");
@@ -165,6 +167,8 @@ static void read_options(gv_record_options *options)
                                    .loop_iterations = 1000,
                                    .stall_seconds = 10,
                                    .compare_bytes = mebibytes("GRAVEL_COMPARE_MEMORY"),
+                                   .diff_bytes = mebibytes("GRAVEL_DIFF_MEMORY"),
+                                   .diff_host_bytes = mebibytes("GRAVEL_DIFF_HOST_MEMORY"),
                                    .search_bytes = mebibytes("GRAVEL_SEARCH_MEMORY"),
                                    .search_seconds = 10};
     if (arm && *arm && strcmp(arm, "first") != 0) {
@@ -178,6 +182,13 @@ static void read_options(gv_record_options *options)
             gv_say("GRAVEL_ARM=%s is not first, none, all, every=K or a number; taking first", arm);
             options->arm_number = 1;
         }
+    }
+    if (diff && *diff && strcmp(diff, "none") != 0) {
+        options->diff = GV_DIFF_FIRST;
+        if (strncmp(diff, "every=", 6) == 0 && is_number(diff + 6, &options->diff_number) && options->diff_number)
+            options->diff = GV_DIFF_EVERY;
+        else if (strcmp(diff, "first") != 0)
+            gv_say("GRAVEL_DIFF=%s is not first, none or every=K; taking first", diff);
     }
     if (graph)
         snprintf(options->graph, sizeof options->graph, "%s", graph);
@@ -322,6 +333,7 @@ static void start(void)
     owner = getpid();
     atomic_store(&sequence, 0);
     write_process();
+    gv_differ_write_settings();
     gv_flush();
     atomic_store(&phase, GV_PHASE_RECORDING);
 }

@@ -21,11 +21,15 @@ enum gv_phase {
 };
 
 enum gv_arm_mode { GV_ARM_NONE, GV_ARM_NTH, GV_ARM_EVERY, GV_ARM_ALL };
+enum gv_diff_mode { GV_DIFF_NONE, GV_DIFF_FIRST, GV_DIFF_EVERY };
 
 typedef struct gv_record_options {
     enum gv_arm_mode arm;
     uint64_t arm_number; // NTH: which launch of an exec, from 1; EVERY: the period
-    char graph[256];     // only graphs this names (gv_graph_matches); empty: all
+    enum gv_diff_mode diff;
+    uint64_t diff_number; // EVERY: the period
+    uint64_t diff_bytes, diff_host_bytes; // most device and page-locked memory for copies of a checked launch
+    char graph[256]; // only graphs this names (gv_graph_matches); empty: all
     bool stacks;
     bool verbose;
     uint64_t loop_iterations; // of one run of a loop, how many are recorded

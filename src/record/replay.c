@@ -700,6 +700,34 @@ void gv_replay_run(gv_replay *run, const gv_snapshot *snapshot)
     run_snapshot(run, snapshot);
 }
 
+void gv_replay_plain(gv_replay *run, const gv_snapshot *snapshot, gv_replay_step step, void *user)
+{
+    bool *done = gv_calloc(snapshot->node_count, sizeof *done);
+    if (!done)
+        run->result = CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; done && i < snapshot->node_count && run->result == CUDA_SUCCESS && !run->left_running; i++) {
+        uint32_t index = snapshot->order[i];
+        const gv_snapshot_node *node = &snapshot->nodes[index];
+        if (done[index] || node->disabled)
+            continue;
+        done[index] = true;
+        if (node->type == CU_GRAPH_NODE_TYPE_GRAPH) {
+            gv_replay_plain(run, node->bodies[0], step, user);
+            if (run->left_running)
+                leave_branch(run, snapshot, index, done);
+        } else if (node->type == CU_GRAPH_NODE_TYPE_KERNEL || node->type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+                   node->type == CU_GRAPH_NODE_TYPE_MEMSET) {
+            run_unrecorded(run, snapshot, index, run->stream);
+            if (run->result != CUDA_SUCCESS || await(run, snapshot, index, done) == FAILED || run->left_running)
+                break;
+            run->position++;
+            if (step)
+                step(user, snapshot, index, run->position);
+        }
+    }
+    gv_free(done);
+}
+
 void gv_replay_end(gv_replay *run)
 {
     // The driver keeps a destroyed stream until its work is done.

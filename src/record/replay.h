@@ -29,6 +29,8 @@ typedef struct gv_replay {
     // Kept for kernels that are not seen in full; to be closed when the context is idle. May be NULL.
     struct gv_opaque *opaque;
 
+    uint64_t position; // of a plain replay: nodes that have run
+
     // Its own.
     bool writes_variables; // a copy or set of the graph goes to a module's variable, perhaps a __constant__ one
     CUstream side;         // where other branches go when a node waits for them; NULL until then
@@ -43,6 +45,13 @@ typedef struct gv_replay {
 // Runs the snapshot. Whatever happens, every node has been launched in an order the graph allows when this returns,
 // unless the program's own work failed.
 void gv_replay_run(gv_replay *run, const gv_snapshot *snapshot);
+
+// Runs the snapshot without recording anything, each kernel, memcpy and memset to its end before the next one begins;
+// `step`, unless NULL, is called behind each of them. Needs no source. Nodes that record events are left out: it is for
+// graphs that have been launched. There must be no nodes of other kinds (gv_extent_obstacle). With `left_running`, or
+// an error in `result`, it ended early.
+typedef void (*gv_replay_step)(void *user, const gv_snapshot *snapshot, uint32_t node, uint64_t position);
+void gv_replay_plain(gv_replay *run, const gv_snapshot *snapshot, gv_replay_step step, void *user);
 
 // Frees what the replay used; its side stream goes when its work is done.
 void gv_replay_end(gv_replay *run);

@@ -516,6 +516,62 @@ static gv_status load_note(gv_loader *loader, const gv_note_record *record)
     return copy_text(loader, record->text, &row->text);
 }
 
+static gv_status load_checked(gv_loader *loader, const gv_checked_record *record)
+{
+    gv_checked *row;
+    APPEND(row, checked, checked_count, checked_capacity);
+    *row = (gv_checked){
+        .launch = record->launch,
+        .exec = record->exec,
+        .graph = record->graph,
+        .status = enumerator(record->status, GV_CHECKED_NOT_COMPARED, GV_CHECKED_NOT_COMPARED),
+        .duration_ns = record->duration_ns,
+        .graph_ns = record->graph_ns,
+        .serial_ns = record->serial_ns,
+        .replays = record->replays,
+        .saved_bytes = record->saved_bytes,
+        .different_bytes = record->different_bytes,
+        .unstable_bytes = record->unstable_bytes,
+        .ignored_bytes = record->ignored_bytes,
+    };
+    return copy_text(loader, record->reason, &row->reason);
+}
+
+static gv_status load_difference(gv_loader *loader, const gv_difference_record *record)
+{
+    size_t count;
+    uint64_t bytes, values;
+    if (gv_ranges_check(record->ranges, &count, &bytes, NULL) || gv_ranges_check(record->value_ranges, NULL, &values, NULL))
+        return malformed(loader, "the ranges of a difference are not encoded as they must be");
+    if (count > record->range_count || bytes > record->bytes || values != record->graph_values.length ||
+        values != record->serial_values.length)
+        return malformed(loader, "a difference has more or fewer bytes than it says");
+    gv_difference *row;
+    APPEND(row, differences, difference_count, difference_capacity);
+    *row = (gv_difference){
+        .launch = record->launch,
+        .graph = record->graph,
+        .node = record->node,
+        .position = record->position,
+        .bytes = record->bytes,
+        .unstable = record->unstable,
+        .range_count = record->range_count,
+    };
+    TRY(copy_bytes(loader, record->ranges, &row->ranges));
+    TRY(copy_bytes(loader, record->value_ranges, &row->value_ranges));
+    TRY(copy_bytes(loader, record->graph_values, &row->graph_values));
+    return copy_bytes(loader, record->serial_values, &row->serial_values);
+}
+
+static gv_status load_setting(gv_loader *loader, const gv_setting_record *record)
+{
+    gv_setting *row;
+    APPEND(row, settings, setting_count, setting_capacity);
+    row->kind = record->kind;
+    TRY(copy_text(loader, record->name, &row->name));
+    return copy_text(loader, record->value, &row->value);
+}
+
 static gv_status load_end(gv_loader *loader, const gv_end_record *record)
 {
     loader->trace->ended = true;

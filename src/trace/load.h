@@ -1,5 +1,5 @@
 // What the steps of loading a trace share; private to src/trace. load.c reads records into tables, resolve.c checks
-// every reference between them, armed.c brings the accesses of each armed launch together, lives.c answers which
+// every reference between them, armed.c brings the accesses of each armed launch together, checked.c the differences of each checked one, lives.c answers which
 // allocation held an address.
 #ifndef GV_TRACE_LOAD_H
 #define GV_TRACE_LOAD_H
@@ -52,7 +52,7 @@ typedef struct gv_loader {
     struct access_reasons *access_reasons; // beside trace->accesses
     size_t reason_capacity;
     size_t operation_capacity, exec_version_capacity, access_capacity, armed_capacity, note_capacity,
-        execution_capacity;
+        execution_capacity, checked_capacity, difference_capacity, setting_capacity;
     size_t perturbed_capacity, effect_capacity, probe_capacity, declared_capacity;
 } gv_loader;
 
@@ -72,6 +72,7 @@ struct gv_trace_storage {
 gv_status gv_load_records(gv_loader *loader);
 gv_status gv_load_resolve(gv_loader *loader);
 gv_status gv_load_armed(gv_loader *loader);
+void gv_load_checked(gv_loader *loader);
 gv_status gv_life_index_build(struct gv_life_index *index, const gv_trace *trace, gv_error *error);
 
 gv_status gv_load_out_of_memory(gv_loader *loader);

@@ -59,6 +59,9 @@ typedef struct gv_numbers {
     RECORD(17, note, GV_NOTE_FIELDS)                                                                                   \
     RECORD(18, end, GV_END_FIELDS)                                                                                     \
     RECORD(19, execution, GV_EXECUTION_FIELDS)                                                                         \
+    RECORD(20, checked, GV_CHECKED_FIELDS)                                                                             \
+    RECORD(21, difference, GV_DIFFERENCE_FIELDS)                                                                       \
+    RECORD(22, setting, GV_SETTING_FIELDS)                                                                             \
     RECORD(28, perturbed, GV_PERTURBED_FIELDS)                                                                         \
     RECORD(29, effect, GV_EFFECT_FIELDS)                                                                               \
     RECORD(32, probe, GV_PROBE_FIELDS)                                                                                 \
@@ -241,6 +244,47 @@ typedef struct gv_numbers {
     FIELD(2, NUMBER, id)                                                                                               \
     FIELD(3, NUMBER, parent) /* id of the execution that the conditional node was part of; 0: of none */               \
     FIELD(4, NUMBER, graph)  /* the body's snapshot */
+
+// A launch that was chosen to be compared with serial replays of its nodes (docs/differential.md). Written when that is
+// over; the differences of the launch stand before it. status: enum gv_checked_status.
+#define GV_CHECKED_FIELDS(FIELD)                                                                                       \
+    FIELD(1, NUMBER, launch) /* sequence number of the GRAPH_LAUNCH operation */                                       \
+    FIELD(2, NUMBER, exec)                                                                                             \
+    FIELD(3, NUMBER, graph)                                                                                            \
+    FIELD(4, NUMBER, status)                                                                                           \
+    FIELD(5, TEXT, reason) /* why it was not compared; empty when it was */                                            \
+    FIELD(6, NUMBER, duration_ns) /* of all of it */                                                                   \
+    FIELD(7, NUMBER, graph_ns) /* of the launch itself, until its work was done */                                     \
+    FIELD(8, NUMBER, serial_ns) /* of the first serial replay */                                                       \
+    FIELD(9, NUMBER, replays) /* serial replays that were made */                                                      \
+    FIELD(10, NUMBER, saved_bytes) /* the memory that it could write, which was copied before */                       \
+    FIELD(11, NUMBER, different_bytes) /* that the graph left otherwise than the serial replay */                      \
+    FIELD(12, NUMBER, unstable_bytes) /* that serial replays left differently among each other */                      \
+    FIELD(13, NUMBER, ignored_bytes) /* of padded rows, that were not compared */                                      \
+    FIELD(14, NUMBER, nodes) /* how many difference records it has */
+
+// The bytes that a checked launch and its serial replay left differently, by the node that wrote them last in the serial
+// replay. A node has one such record at most in a launch. Values are those of whole 8-byte words that have a differing
+// byte; those of the first ranges stand in the record.
+#define GV_DIFFERENCE_FIELDS(FIELD)                                                                                    \
+    FIELD(1, NUMBER, launch)                                                                                           \
+    FIELD(2, NUMBER, graph) /* snapshot that the node lies in */                                                       \
+    FIELD(3, NUMBER, node) /* index + 1; 0: no node of the serial replay wrote them, the graph did */                  \
+    FIELD(4, NUMBER, position) /* of the node in the serial replay, from 1 */                                          \
+    FIELD(5, NUMBER, bytes) /* that differ between graph and serial replay */                                          \
+    FIELD(6, NUMBER, unstable) /* that differ among serial replays */                                                  \
+    FIELD(7, NUMBER, range_count) /* of the former */                                                                  \
+    FIELD(8, BYTES, ranges) /* of the former, at most the first 4,096 */                                               \
+    FIELD(9, BYTES, value_ranges) /* whose values follow */                                                            \
+    FIELD(10, BYTES, graph_values) /* one range behind the other */                                                    \
+    FIELD(11, BYTES, serial_values) /* the same of the first serial replay */
+
+// How the differences of this recording are to be judged, as the options of `gravel run` said. kind: enum
+// gv_setting_kind.
+#define GV_SETTING_FIELDS(FIELD)                                                                                       \
+    FIELD(1, NUMBER, kind)                                                                                             \
+    FIELD(2, TEXT, name) /* of a kernel or an allocation, or a part of it; empty: all */                               \
+    FIELD(3, TEXT, value)
 
 // A launch that was repeated with other padding or with poisoned memory, or was to be (docs/padding.md). Written when
 // that is over; the effects that were seen stand before it. what: enum gv_perturbed_what. status: enum
@@ -425,6 +469,17 @@ enum gv_armed_status {
     GV_ARMED_COMPLETE = 0,  // every node ran under recording (single nodes may still be incomplete)
     GV_ARMED_REFUSED = 1,   // launched as it is; reason says why it could not be run one node at a time
     GV_ARMED_FAILED = 2     // started, and a node failed or made no progress
+};
+
+enum gv_checked_status {
+    GV_CHECKED_COMPARED = 0,
+    GV_CHECKED_NOT_COMPARED = 1 // whatever the difference records say; reason says why
+};
+
+enum gv_setting_kind {
+    GV_SETTING_DTYPE = 1,     // the elements of what it names: f16, bf16, f32, ...
+    GV_SETTING_TOLERANCE = 2, // what counts as a difference: "bitwise", "ulp=N", "relative=X"
+    GV_SETTING_DIFF = 3,      // which launches were to be compared: "first", "every=K"; name: of which graphs (--graph)
 };
 
 enum gv_access_source {

@@ -290,6 +290,15 @@ static void resolve_rows(gv_loader *loader)
         CHECK(graphs, armed->graph);
         armed->node = known_node(loader, armed->graph, armed->node);
     }
+    for (size_t i = 0; i < trace->checked_count; i++) {
+        CHECK(execs, trace->checked[i].exec);
+        CHECK(graphs, trace->checked[i].graph);
+    }
+    for (size_t i = 0; i < trace->difference_count; i++) {
+        gv_difference *difference = &trace->differences[i];
+        CHECK(graphs, difference->graph);
+        difference->node = known_node(loader, difference->graph, difference->node);
+    }
     for (size_t i = 0; i < trace->perturbed_count; i++) {
         CHECK(execs, trace->perturbed[i].exec);
         CHECK(graphs, trace->perturbed[i].graph);

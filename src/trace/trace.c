@@ -61,6 +61,8 @@ static gv_status load(gv_reader *reader, const char *name, gv_trace **trace, gv_
         if (status == GV_OK)
             status = gv_load_armed(&loader);
         if (status == GV_OK)
+            gv_load_checked(&loader);
+        if (status == GV_OK)
             status = gv_life_index_build(&(*trace)->storage->lives, *trace, error);
         if (status != GV_OK) {
             gv_error_prefix(error, "%s", name);
@@ -112,6 +114,9 @@ void gv_trace_free(gv_trace *trace)
     gv_free(trace->accesses);
     gv_free(trace->executions);
     gv_free(trace->armed);
+    gv_free(trace->checked);
+    gv_free(trace->differences);
+    gv_free(trace->settings);
     gv_free(trace->perturbed);
     gv_free(trace->effects);
     gv_free(trace->probes);

@@ -130,6 +130,29 @@ typedef struct gv_armed {
     size_t first_execution, execution_count; // its rows in gv_trace.executions, by id
 } gv_armed;
 
+// The bytes of one node that a checked launch and its serial replay left differently (record.h, difference).
+typedef struct gv_difference {
+    uint64_t launch, graph;
+    uint64_t node; // index + 1; 0: none, or one that is not in the trace
+    uint64_t position, bytes, unstable, range_count;
+    gv_bytes ranges, value_ranges; // checked encodings
+    gv_bytes graph_values, serial_values; // each as long as value_ranges has bytes
+} gv_difference;
+
+// A launch that was chosen to be compared with serial replays.
+typedef struct gv_checked {
+    uint64_t launch, exec, graph;
+    enum gv_checked_status status;
+    const char *reason; // "" when it was compared
+    uint64_t duration_ns, graph_ns, serial_ns, replays, saved_bytes, different_bytes, unstable_bytes, ignored_bytes;
+    size_t first_difference, difference_count; // its rows in gv_trace.differences, in the order of the serial replay
+} gv_checked;
+
+typedef struct gv_setting {
+    uint64_t kind; // enum gv_setting_kind, or a number this build does not know
+    const char *name, *value;
+} gv_setting;
+
 // A launch that was repeated with other padding or poisoned memory.
 typedef struct gv_perturbed {
     uint64_t launch, exec, graph;
@@ -207,6 +230,12 @@ typedef struct gv_trace {
     size_t execution_count;
     gv_armed *armed; // in file order
     size_t armed_count;
+    gv_checked *checked; // in file order
+    size_t checked_count;
+    gv_difference *differences; // by launch, then position
+    size_t difference_count;
+    gv_setting *settings; // in file order
+    size_t setting_count;
     gv_note *notes;
     size_t note_count;
     gv_perturbed *perturbed; // these four in file order

@@ -1,0 +1,62 @@
+// One checked launch, as differ.c (its course) and differ_name.c (which nodes the differing bytes come from) see it.
+#ifndef GV_RECORD_DIFFER_CORE_H
+#define GV_RECORD_DIFFER_CORE_H
+
+#include "record/arm.h"
+#include "record/extent.h"
+#include "record/image.h"
+#include "record/replay.h"
+#include "trace/record.h"
+
+typedef struct gv_check {
+    // The launch.
+    gv_graph_launch launch;
+    gv_exec *exec;
+    gv_hold hold;
+    gv_compare *compare;
+    gv_reach *reach;
+    gv_extent extent;
+    uint64_t inputs; // hash of the memory that others can change and the graph reads
+
+    // What is kept. `touched` is all that the graph or a serial replay has changed so far, by groups of 4 KiB; outside of
+    // it memory is as it was before the launch.
+    gv_image_room room;
+    gv_image *before;       // all that it may write, as it was before the launch
+    gv_image *graph;        // what the graph left in `changed`
+    gv_image *serial;       // what the first serial replay left in `touched`, while it is needed
+    gv_range_set changed;   // by the graph, by groups
+    gv_range_set touched;
+    gv_range_set different; // bytes that the graph and the first serial replay left differently
+    gv_range_set unstable;  // bytes that serial replays left differently among each other
+    gv_range_set ignored;   // padded rows and scratch memory: differences there do not count
+    bool disturbed;         // memory is not as the graph left it: it has to be put back
+
+    gv_checked_record record;
+    char reason[420];   // why it is not compared; empty: it is
+    CUresult result;    // an error of the program's own work
+    bool unfinished;    // the launch's own work has not come to an end
+    bool left_running;  // a node of a serial replay has not
+} gv_check;
+
+// Says why the launch is not compared. The first reason stays.
+void gv_check_fails(gv_check *check, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Puts the memory that was touched back to what it was before the launch, or to what the graph left.
+gv_status gv_check_rewind(gv_check *check, gv_error *error);
+gv_status gv_check_leave_graph(gv_check *check, gv_error *error);
+
+// Runs the nodes one by one on memory as it is. False: it did not come to an end, with the reason given.
+bool gv_check_replay(gv_check *check, gv_replay_step step, void *user);
+
+// Takes into `touched` what has changed outside of it, and adds to `to` the bytes in which memory differs from what it
+// was there; `to` may be NULL.
+gv_status gv_check_touch(gv_check *check, gv_range_set *to, gv_error *error);
+
+// Have the inputs that others can change stayed as they were? If not, the check fails.
+bool gv_check_inputs_hold(gv_check *check);
+
+// There are differing bytes: finds out with further serial replays whether these agree among each other, and which nodes
+// the bytes come from, and writes the difference records. Memory is as the first serial replay left it.
+void gv_check_name(gv_check *check);
+
+#endif
