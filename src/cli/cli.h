@@ -23,7 +23,7 @@ enum gv_exit_code {
 typedef struct gv_option {
     int id;               // a letter when the option has a short form, else any number above 255
     const char *name;     // long name
-    const char *argument; // what --help calls its argument; NULL when it takes none
+    const char *argument; // what --help calls its argument; NULL when it takes none; "[=WHEN]": may be left out
     const char *help;
 } gv_option;
 
@@ -49,7 +49,7 @@ typedef struct gv_parser {
     const gv_command *command;
     int argc;
     char **argv;
-    const char *argument; // of the option returned last
+    const char *argument; // of the option returned last; NULL: none was given
     int first_operand;    // valid once gv_parse_next returned GV_PARSE_END
 } gv_parser;
 

@@ -6,6 +6,7 @@
 #include "cli/outputs.h"
 #include "cli/symbolise.h"
 #include "detect/detect.h"
+#include "detect/elements.h"
 #include "report/format.h"
 #include "report/report.h"
 #include "trace/reader.h"
@@ -25,7 +26,10 @@ enum {
     OPTION_EXITCODE,
     OPTION_NO_STACKS,
     OPTION_PROBE,
-    OPTION_PROBE_MEMORY
+    OPTION_PROBE_MEMORY,
+    OPTION_DIFF,
+    OPTION_DIFF_DTYPE,
+    OPTION_DIFF_TOLERANCE
 };
 
 static const gv_option options[] = {
@@ -38,8 +42,19 @@ static const gv_option options[] = {
      "Which launches of each graph to record access by access: first (the default), N (the N-th), every=K, all, or "
      "none."},
     {OPTION_GRAPH, "graph", "NAME", "Arm only graphs with this number, or with a kernel whose name contains NAME."},
+    {OPTION_DIFF, "diff", "[=WHEN]",
+     "Compare launches of each graph with serial replays of its nodes on the same memory: the first, or with "
+     "--diff=every=K every K-th. The program gets the graph's own result. Unless --arm is given too, no accesses are "
+     "recorded."},
+    {OPTION_DIFF_DTYPE, "diff-dtype", "[NAME=]TYPE",
+     "Differing bytes are elements of TYPE: f64, f32, f16, bf16, f8e4m3, f8e5m2, i64, i32, i16, i8, u32 or u8. "
+     "With NAME those of kernels and allocations whose name contains NAME. May be given several times."},
+    {OPTION_DIFF_TOLERANCE, "diff-tolerance", "HOW",
+     "Which elements count as different: bitwise (the default), ulp=N (more than N units in the last place apart), or "
+     "relative=X."},
     {OPTION_EXITCODE, "error-exitcode", "N",
-     "Check what was recorded at the end, print the report to standard error, and exit with N if there is a race."},
+     "Check what was recorded at the end, print the report to standard error, and exit with N if something was "
+     "found: a race, or a difference that is laid to order."},
     {OPTION_NO_STACKS, "no-stacks", NULL, "Do not record call stacks: cheaper, but reports name no source lines."},
     {OPTION_PROBE, "probe", NULL,
      "Let the program clone tensors in the graphs it captures and compare them with what it computes eagerly "
@@ -49,7 +64,8 @@ static const gv_option options[] = {
 };
 
 typedef struct run_options {
-    const char *output, *arm, *graph;
+    const char *output, *arm, *graph, *diff, *tolerance;
+    gv_string dtypes; // NAME=TYPE, one a line
     bool soft, stacks, verbose;
     uint64_t error_exitcode; // 0: not given
     bool probe;
@@ -71,6 +87,40 @@ static bool valid_arm(const char *text)
     const char *number = strncmp(text, "every=", 6) == 0 ? text + 6 : text;
     size_t length = strspn(number, "0123456789");
     return length && length < 19 && !number[length] && strtoull(number, NULL, 10) > 0;
+}
+
+// "every=K", or "first".
+static bool valid_diff(const char *text)
+{
+    return strcmp(text, "first") == 0 || (strncmp(text, "every=", 6) == 0 && valid_arm(text));
+}
+
+static int add_dtype(run_options *run, const gv_parser *parser)
+{
+    const char *equals = strrchr(parser->argument, '='), *type = equals ? equals + 1 : parser->argument;
+    gv_dtype known;
+    if (!gv_dtype_parse(type, &known) || strchr(parser->argument, '\n'))
+        return gv_usage(parser->command, "--diff-dtype takes TYPE or NAME=TYPE, and there is no type \"%s\"", type);
+    gv_string_add(&run->dtypes, equals ? "%s\n" : "=%s\n", parser->argument);
+    return -1;
+}
+
+static int parse_diff(run_options *run, int id, const gv_parser *parser)
+{
+    gv_tolerance tolerance;
+    if (id == OPTION_DIFF_DTYPE)
+        return add_dtype(run, parser);
+    if (id == OPTION_DIFF) {
+        run->diff = parser->argument ? parser->argument : "first";
+        if (!valid_diff(run->diff))
+            return gv_usage(parser->command, "--diff takes first or every=K, not \"%s\"", run->diff);
+        return -1;
+    }
+    run->tolerance = parser->argument;
+    if (!gv_tolerance_parse(run->tolerance, &tolerance))
+        return gv_usage(parser->command, "--diff-tolerance takes bitwise, ulp=N or relative=X, not \"%s\"",
+                        run->tolerance);
+    return -1;
 }
 
 // Returns -1 to go on, else the exit code.
@@ -99,10 +149,23 @@ static int parse(run_options *run, gv_parser *parser)
             if (!gv_parse_number(parser, "--probe-memory", 1, 1u << 24, &run->probe_memory))
                 return GV_EXIT_USAGE;
             break;
+        case OPTION_DIFF:
+        case OPTION_DIFF_DTYPE:
+        case OPTION_DIFF_TOLERANCE: {
+            int code = parse_diff(run, id, parser);
+            if (code >= 0)
+                return code;
+            break;
+        }
         case 'v': run->verbose = true; break;
         default: break;
         }
     }
+    if (!run->diff && (run->tolerance || run->dtypes.length))
+        return gv_usage(parser->command, "--diff-dtype and --diff-tolerance say how to compare: give --diff too");
+    // What is not asked for must not be loaded: the differential needs no accesses.
+    if (!run->arm)
+        run->arm = run->diff ? "none" : "first";
     if (parser->first_operand >= parser->argc)
         return gv_usage(parser->command, "name the program to run, after --");
     run->program = parser->argv + parser->first_operand;
@@ -162,6 +225,9 @@ static void prepare(void *user)
         setenv("CUDA_INJECTION64_PATH", run->install.record, 0);
     setenv("GRAVEL_TRACE", run->outputs.pattern, 1);
     setenv("GRAVEL_ARM", run->arm, 1);
+    setenv("GRAVEL_DIFF", run->diff ? run->diff : "none", 1);
+    setenv("GRAVEL_DIFF_DTYPES", gv_string_text(&run->dtypes), 1);
+    setenv("GRAVEL_DIFF_TOLERANCE", run->tolerance ? run->tolerance : "", 1);
     setenv("GRAVEL_GRAPH", run->graph ? run->graph : "", 1);
     setenv("GRAVEL_STACKS", run->stacks ? "1" : "0", 1);
     if (run->probe)
@@ -259,7 +325,7 @@ static void add_lines(const run_options *run, const gv_output *output)
 }
 
 typedef struct totals {
-    size_t graphs, recorded, refused;
+    size_t graphs, recorded, refused, compared, differing, not_compared;
 } totals;
 
 static void count_trace(const gv_trace *trace, totals *sum)
@@ -270,6 +336,12 @@ static void count_trace(const gv_trace *trace, totals *sum)
     for (size_t i = 0; i < trace->armed_count; i++) {
         sum->recorded += trace->armed[i].status == GV_ARMED_COMPLETE;
         sum->refused += trace->armed[i].status != GV_ARMED_COMPLETE;
+    }
+    for (size_t i = 0; i < trace->checked_count; i++) {
+        bool compared = trace->checked[i].status == GV_CHECKED_COMPARED;
+        sum->compared += compared;
+        sum->not_compared += !compared;
+        sum->differing += compared && trace->checked[i].different_bytes;
     }
 }
 
@@ -290,6 +362,13 @@ static void tell_traces(const run_options *run, const totals *sum)
     if (sum->graphs && !sum->recorded && !sum->refused && strcmp(run->arm, "none") != 0)
         gv_string_add(&text, " (no graph was launched as often as --arm %s asks%s)", run->arm,
                       run->graph ? ", or --graph names none" : "");
+    if (run->diff) {
+        gv_string_add(&text, "; %s compared with a serial replay, %s", gv_count(sum->compared, "launch", "launches"),
+                      gv_number(sum->differing));
+        gv_string_add(&text, sum->differing == 1 ? " differs" : " differ");
+        if (sum->not_compared)
+            gv_string_add(&text, ", %s NOT compared", gv_number(sum->not_compared));
+    }
     gv_say("%s", gv_string_text(&text));
     if (!run->error_exitcode) {
         gv_string_clear(&text);
@@ -357,7 +436,7 @@ static bool finish(run_options *run)
 static int run_program(const gv_command *command, int argc, char **argv)
 {
     static run_options run; // large: paths
-    run = (run_options){.arm = "first", .stacks = true};
+    run = (run_options){.stacks = true};
     gv_parser parser = gv_parser_open(command, argc, argv);
     int code = parse(&run, &parser);
     if (code < 0)

@@ -12,7 +12,8 @@ static const gv_option options[] = {
     {OPTION_JSON, "json", NULL, "Print the rows as JSON (schema \"gravel-show\" version 1)."},
 };
 
-static const char *const tables[] = {"graphs", "nodes", "edges", "access", "coverage", "allocations", "launches"};
+static const char *const tables[] = {"graphs",   "nodes",       "edges",    "access",
+                                     "coverage", "allocations", "launches", "diffs"};
 
 static int run(const gv_command *command, int argc, char **argv)
 {
@@ -36,7 +37,8 @@ static int run(const gv_command *command, int argc, char **argv)
     if (count < 1)
         return gv_usage(command, "name the trace and the table to show");
     if (count < 2)
-        return gv_usage(command, "name the table: graphs, nodes, edges, access, coverage, allocations or launches");
+        return gv_usage(command,
+                        "name the table: graphs, nodes, edges, access, coverage, allocations, launches or diffs");
     if (count > 2)
         return gv_usage(command, "one file and one table at a time; \"%s\" is too much", operands[2]);
     const char *table = operands[1];
@@ -69,10 +71,11 @@ static int run(const gv_command *command, int argc, char **argv)
 const gv_command gv_command_show = {
     .name = "show",
     .summary = "Print what a trace holds as tables",
-    .synopsis = "[OPTION...] FILE graphs|nodes|edges|access|coverage|allocations|launches",
+    .synopsis = "[OPTION...] FILE graphs|nodes|edges|access|coverage|allocations|launches|diffs",
     .about =
         "Prints one table of a trace: its graphs, their nodes and edges, which bytes each node of a recorded launch "
-        "accessed, how much of that was seen and why not more, the allocations, or the launches of graphs.",
+        "accessed, how much of that was seen and why not more, the allocations, the launches of graphs, or those that "
+        "were compared with serial replays.",
     GV_OPTIONS(options),
     .closing = "Exit code: 0 shown, 2 wrong usage, 3 the file cannot be read.\n\n"
                "Example:\n"

@@ -82,13 +82,19 @@ const char *gv_nearest(const char *word, const char *const *names, size_t count)
 
 // ---- Help ---------------------------------------------------------------------------------------------------------
 
+static bool may_be_left_out(const gv_option *option)
+{
+    return option->argument && option->argument[0] == '[';
+}
+
 static void print_option(const gv_option *option)
 {
     char head[96];
     int length = option->id < 256 ? snprintf(head, sizeof head, "  -%c, --%s", option->id, option->name)
                                   : snprintf(head, sizeof head, "      --%s", option->name);
     if (option->argument)
-        length += snprintf(head + length, sizeof head - (size_t)length, " %s", option->argument);
+        length += snprintf(head + length, sizeof head - (size_t)length, "%s%s", may_be_left_out(option) ? "" : " ",
+                           option->argument);
     if (length < OPTION_COLUMN - 1) {
         snprintf(head + length, sizeof head - (size_t)length, "%*s", OPTION_COLUMN - length, "");
     } else {
@@ -158,7 +164,11 @@ int gv_parse_next(gv_parser *parser)
     letters[used++] = 'h';
     for (size_t i = 0; i < command->option_count && i < MOST_OPTIONS; i++) {
         const gv_option *option = &command->options[i];
-        known[i] = (struct option){option->name, option->argument ? required_argument : no_argument, NULL, option->id};
+        known[i] = (struct option){option->name,
+                                   !option->argument         ? no_argument
+                                   : may_be_left_out(option) ? optional_argument
+                                                             : required_argument,
+                                   NULL, option->id};
         if (option->id < 256) {
             letters[used++] = (char)option->id;
             if (option->argument)

@@ -83,23 +83,32 @@ size_t gv_findings_races(const gv_findings *findings)
 {
     size_t races = 0;
     for (size_t i = 0; i < findings->count; i++)
-        races += findings->items[i].id != GV_FINDING_INCOMPLETE && !findings->items[i].suppressed;
+        races += gv_finding_counts(&findings->items[i]) && !findings->items[i].suppressed;
     return races;
+}
+
+bool gv_finding_counts(const gv_finding *finding)
+{
+    const gv_fact *class = finding->id == GV_FINDING_DIFF ? gv_finding_fact(finding, "class") : NULL;
+    return finding->id != GV_FINDING_INCOMPLETE && (!class || strcmp(class->text, "order-dependent") == 0);
+}
+
+void gv_finding_clear(gv_finding *finding)
+{
+    for (size_t p = 0; p < finding->pair_count; p++)
+        gv_range_set_free(&finding->pairs[p].ranges);
+    gv_free(finding->pairs);
+    gv_free(finding->reason);
+    for (size_t f = 0; f < finding->fact_count; f++)
+        gv_free(finding->facts[f].text);
+    gv_free(finding->facts);
+    gv_range_set_free(&finding->ranges);
 }
 
 void gv_findings_free(gv_findings *findings)
 {
-    for (size_t i = 0; i < findings->count; i++) {
-        gv_finding *finding = &findings->items[i];
-        for (size_t p = 0; p < finding->pair_count; p++)
-            gv_range_set_free(&finding->pairs[p].ranges);
-        gv_free(finding->pairs);
-        gv_free(finding->reason);
-        for (size_t f = 0; f < finding->fact_count; f++)
-            gv_free(finding->facts[f].text);
-        gv_free(finding->facts);
-        gv_range_set_free(&finding->ranges);
-    }
+    for (size_t i = 0; i < findings->count; i++)
+        gv_finding_clear(&findings->items[i]);
     gv_free(findings->items);
     *findings = (gv_findings){0};
 }

@@ -36,6 +36,7 @@ enum gv_incomplete_kind {
     GV_INCOMPLETE_NOT_EXECUTED, // a body of a conditional node was executed in no recorded launch
     GV_INCOMPLETE_NEVER_ARMED,  // a graph was launched but none of its launches was recorded
     GV_INCOMPLETE_OVERLAP,      // unordered pairs of which at least one is known by an extent only
+    GV_INCOMPLETE_NOT_COMPARED, // a launch was to be compared with a serial replay and could not be
 };
 
 // Is it about pairs of nodes that are neither races nor none?
@@ -128,7 +129,13 @@ bool gv_finding_add_text(gv_finding *finding, const char *key, const char *text)
 // The fact with this key, or NULL.
 const gv_fact *gv_finding_fact(const gv_finding *finding, const char *key);
 
-// Races and observed findings among them that are not suppressed (incompletenesses are not counted).
+// Does it say that something is wrong? Not so an incompleteness, and a difference that is not laid to order.
+bool gv_finding_counts(const gv_finding *finding);
+
+// Frees what a finding owns.
+void gv_finding_clear(gv_finding *finding);
+
+// Those among them that count and are not suppressed: races and observed findings.
 size_t gv_findings_races(const gv_findings *findings);
 
 #endif

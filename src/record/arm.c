@@ -415,7 +415,8 @@ CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream st
     uint64_t sequence = 0;
     bool refused = false;
     bool chosen = exec && !gv_stream_is_capturing(stream, per_thread);
-    if (chosen && is_due(exec) && take_arm_lock()) {
+    bool armed = chosen && is_due(exec), checked = chosen && gv_check_is_due(exec);
+    if (armed && take_arm_lock()) {
         enum attempt attempt = run_armed(exec, stream, per_thread, &result, &why);
         pthread_mutex_unlock(&arm_lock);
         if (attempt == ARMED) {
@@ -433,8 +434,7 @@ CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream st
         }
     }
     // Of a launch that is due for both, the check is made up for at the next one.
-    if (chosen && gv_check_is_due(exec) &&
-        gv_check_launch(launch, exec, stream, per_thread, &result, &sequence, &uncompared)) {
+    if (checked && gv_check_launch(launch, exec, stream, per_thread, &result, &sequence, &uncompared)) {
         if (refused && sequence)
             write_armed(sequence, exec, GV_ARMED_REFUSED, why, 0, 0);
         gv_leave();

@@ -349,8 +349,8 @@ static uint64_t bytes_of(const gv_walk *w, size_t piece, uint64_t first, uint64_
 }
 
 // Adds what a chunk's counts and masks say. The masks are fetched only where a group changed in part.
-static gv_status take_chunk(gv_compare *c, const gv_walk *w, size_t *piece, uint64_t first, uint64_t blocks, bool coarse,
-                            joiner *j, gv_error *error)
+static gv_status take_chunk(gv_compare *c, const gv_walk *w, size_t *piece, uint64_t first, uint64_t blocks,
+                            bool coarse, joiner *j, gv_error *error)
 {
     const uint32_t *counts = (const uint32_t *)((char *)c->host + GV_CHANGED_BYTES);
     uint32_t *masks = c->host;

@@ -25,8 +25,8 @@ bool gv_check_is_due(gv_exec *exec)
     const gv_record_options *options = &gv_state.options;
     if (options->diff == GV_DIFF_NONE || !exec->named || exec->check_refused)
         return false;
-    exec->check_owed |= options->diff == GV_DIFF_FIRST ? exec->launches == 1
-                                                       : (exec->launches - 1) % options->diff_number == 0;
+    exec->check_owed |=
+        options->diff == GV_DIFF_FIRST ? exec->launches == 1 : (exec->launches - 1) % options->diff_number == 0;
     return exec->check_owed;
 }
 
@@ -123,7 +123,8 @@ bool gv_check_inputs_hold(gv_check *check)
 {
     if (hash_inputs(check) == check->inputs)
         return true;
-    gv_check_fails(check, "inputs changed during the check: memory that the processor can write and that the graph reads");
+    gv_check_fails(check,
+                   "inputs changed during the check: memory that the processor can write and that the graph reads");
     return false;
 }
 
@@ -201,6 +202,7 @@ static gv_image_room find_room(void)
     gv_image_room room = {0};
     if (gv_cuda.cuMemGetInfo(&available, &total) == CUDA_SUCCESS)
         room.device = available / 2;
+    // Never more than half of what is free: the program must not run out.
     if (room.device > gv_state.options.diff_bytes)
         room.device = gv_state.options.diff_bytes;
     long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
@@ -410,7 +412,9 @@ static void say_what_came_of_it(const gv_check *check)
     gv_verbose("graph #%llu: checked launch took %.1f ms (the graph %.1f, a serial replay %.1f), %.1f MiB saved: %s%s",
                (unsigned long long)check->exec->snapshot->id, (double)r->duration_ns / 1e6, (double)r->graph_ns / 1e6,
                (double)r->serial_ns / 1e6, (double)r->saved_bytes / 1048576,
-               check->reason[0] ? "not compared, " : r->different_bytes ? "there are differences" : "no difference",
+               check->reason[0]     ? "not compared, "
+               : r->different_bytes ? "there are differences"
+                                    : "no difference",
                check->reason);
 }
 

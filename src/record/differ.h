@@ -12,8 +12,8 @@
 // was due is made up for at the next.
 bool gv_check_is_due(gv_exec *exec);
 
-// Launches the graph as the program asked and compares. False: it was not launched, since it cannot be checked now; with
-// `uncompared` set, it never can be, and gv_check_refused is to be called once it has been launched. True: it was
+// Launches the graph as the program asked and compares. False: it was not launched, since it cannot be checked now;
+// with `uncompared` set, it never can be, and gv_check_refused is to be called once it has been launched. True: it was
 // launched, with `result`; *sequence is the number of the launch, 0 when it failed. Under the lock that armed launches
 // are made under.
 bool gv_check_launch(gv_graph_launch launch, gv_exec *exec, CUstream stream, bool per_thread, CUresult *result,

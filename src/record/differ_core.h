@@ -18,13 +18,13 @@ typedef struct gv_check {
     gv_extent extent;
     uint64_t inputs; // hash of the memory that others can change and the graph reads
 
-    // What is kept. `touched` is all that the graph or a serial replay has changed so far, by groups of 4 KiB; outside of
-    // it memory is as it was before the launch.
+    // What is kept. `touched` is all that the graph or a serial replay has changed so far, by groups of 4 KiB; outside
+    // of it memory is as it was before the launch.
     gv_image_room room;
-    gv_image *before;       // all that it may write, as it was before the launch
-    gv_image *graph;        // what the graph left in `changed`
-    gv_image *serial;       // what the first serial replay left in `touched`, while it is needed
-    gv_range_set changed;   // by the graph, by groups
+    gv_image *before;     // all that it may write, as it was before the launch
+    gv_image *graph;      // what the graph left in `changed`
+    gv_image *serial;     // what the first serial replay left in `touched`, while it is needed
+    gv_range_set changed; // by the graph, by groups
     gv_range_set touched;
     gv_range_set different; // bytes that the graph and the first serial replay left differently
     gv_range_set unstable;  // bytes that serial replays left differently among each other
@@ -32,10 +32,10 @@ typedef struct gv_check {
     bool disturbed;         // memory is not as the graph left it: it has to be put back
 
     gv_checked_record record;
-    char reason[420];   // why it is not compared; empty: it is
-    CUresult result;    // an error of the program's own work
-    bool unfinished;    // the launch's own work has not come to an end
-    bool left_running;  // a node of a serial replay has not
+    char reason[420];  // why it is not compared; empty: it is
+    CUresult result;   // an error of the program's own work
+    bool unfinished;   // the launch's own work has not come to an end
+    bool left_running; // a node of a serial replay has not
 } gv_check;
 
 // Says why the launch is not compared. The first reason stays.
@@ -55,8 +55,8 @@ gv_status gv_check_touch(gv_check *check, gv_range_set *to, gv_error *error);
 // Have the inputs that others can change stayed as they were? If not, the check fails.
 bool gv_check_inputs_hold(gv_check *check);
 
-// There are differing bytes: finds out with further serial replays whether these agree among each other, and which nodes
-// the bytes come from, and writes the difference records. Memory is as the first serial replay left it.
+// There are differing bytes: finds out with further serial replays whether these agree among each other, and which
+// nodes the bytes come from, and writes the difference records. Memory is as the first serial replay left it.
 void gv_check_name(gv_check *check);
 
 #endif

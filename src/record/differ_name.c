@@ -2,13 +2,14 @@
 //
 // Several replays, each on the memory as it was before the launch:
 // 1. Controls, node after node as the first one: bytes that come out otherwise are not stable.
-// 2. A tracked one: behind each node the bytes in question are compared with what they were before it. A byte belongs to
+// 2. A tracked one: behind each node the bytes in question are compared with what they were before it. A byte belongs
+// to
 //    the node that changed it last.
 // 3. A node may store the value that was there already, as it does when a graph is launched twice on the same input.
 //    Bytes that no node changed are therefore tracked once more, from what the graph left in them: the serial replay
 //    leaves something else there, so whichever node writes them changes them.
-// Bytes that no node writes even then were changed by the graph alone, or by somebody who wrote to the memory meanwhile.
-// The graph itself is launched once more to tell the two apart.
+// Bytes that no node writes even then were changed by the graph alone, or by somebody who wrote to the memory
+// meanwhile. The graph itself is launched once more to tell the two apart.
 #include "record/differ_core.h"
 
 #include "base/clock.h"
@@ -21,13 +22,13 @@
 #include <time.h>
 
 enum {
-    MOST_CONTROLS = 3,           // as long as they show nothing unstable
-    MOST_TRACKED = 1 << 16,      // ranges that are tracked byte by byte; more of them by groups of 4 KiB
-    MOST_RANGES = 1 << 12,       // ranges of a difference record
-    MOST_VALUES = 1 << 16,       // bytes of values in one
-    MOST_WITH_VALUES = 64,       // difference records of an executable graph that have values
+    MOST_CONTROLS = 3,      // as long as they show nothing unstable
+    MOST_TRACKED = 1 << 16, // ranges that are tracked byte by byte; more of them by groups of 4 KiB
+    MOST_RANGES = 1 << 12,  // ranges of a difference record
+    MOST_VALUES = 1 << 16,  // bytes of values in one
+    MOST_WITH_VALUES = 64,  // difference records of an executable graph that have values
     GROUP = GV_GROUP_BLOCKS * GV_BLOCK_BYTES,
-    STILL_MS = 20,               // how long memory is watched for somebody who writes to it
+    STILL_MS = 20, // how long memory is watched for somebody who writes to it
 };
 
 // What one node changed of the tracked bytes, in the order in which nodes ran.

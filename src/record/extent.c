@@ -30,7 +30,8 @@ const char *gv_extent_obstacle(const gv_snapshot *snapshot)
         if (node->disabled)
             continue;
         switch (node->type) {
-        case CU_GRAPH_NODE_TYPE_HOST: return "it has a host function, which must not be called more often than the program asks";
+        case CU_GRAPH_NODE_TYPE_HOST:
+            return "it has a host function, which must not be called more often than the program asks";
         case CU_GRAPH_NODE_TYPE_WAIT_EVENT: return "it waits for an event, which may be recorded anew meanwhile";
         case CU_GRAPH_NODE_TYPE_CONDITIONAL:
             return "it has conditional nodes, of which a replay need not take the same branches";

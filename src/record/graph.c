@@ -413,7 +413,8 @@ static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operat
     exec->refused = exec->check_refused = false;
     exec->unknown[0] = '\0';
     exec->snapshot =
-        gv_snapshot_take(graph, origin, gv_state.options.arm != GV_ARM_NONE || gv_state.options.diff != GV_DIFF_NONE, place_of, remember_template, row);
+        gv_snapshot_take(graph, origin, gv_state.options.arm != GV_ARM_NONE || gv_state.options.diff != GV_DIFF_NONE,
+                         place_of, remember_template, row);
     if (exec->snapshot) {
         exec->snapshot->stack = gv_stack();
         gv_snapshot_write(exec->snapshot);

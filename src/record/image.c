@@ -107,9 +107,8 @@ static gv_status take_memory(gv_image *image, gv_error *error)
     if (result == CUDA_SUCCESS && image->host_bytes)
         result = gv_cuda.cuMemHostGetDevicePointer(&seen, image->host, 0);
     image->host_address = seen;
-    return result == CUDA_SUCCESS
-               ? GV_OK
-               : failed(error, "page-locked host memory for a copy could not be allocated", result);
+    return result == CUDA_SUCCESS ? GV_OK
+                                  : failed(error, "page-locked host memory for a copy could not be allocated", result);
 }
 
 // ---- Walks -------------------------------------------------------------------------------------------------------
@@ -151,8 +150,8 @@ gv_status gv_image_save(gv_compare *c, const gv_range_set *ranges, gv_image_room
     gv_range_set_settle(ranges);
     uint64_t cost = gv_image_cost(ranges);
     // What is left over at the split takes a block on either side.
-    if (cost > room->device && (room->host < 2 * GV_BLOCK_BYTES ||
-                                cost - room->device > room->host - 2 * GV_BLOCK_BYTES))
+    if (cost > room->device &&
+        (room->host < 2 * GV_BLOCK_BYTES || cost - room->device > room->host - 2 * GV_BLOCK_BYTES))
         return gv_fail(error, GV_ERR_MEMORY,
                        "a copy of %.1f MiB does not fit: %.1f MiB of device memory and %.1f MiB of page-locked host "
                        "memory may be used (GRAVEL_DIFF_MEMORY, GRAVEL_DIFF_HOST_MEMORY)",

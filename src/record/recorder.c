@@ -285,7 +285,10 @@ static void write_process(void)
         }
     }
     gv_source_describe(source, sizeof source);
-    const char *arm = getenv("GRAVEL_ARM");
+    const char *arm = getenv("GRAVEL_ARM"), *diff = getenv("GRAVEL_DIFF");
+    char options[128];
+    snprintf(options, sizeof options, "%.40s%s%.40s", arm && *arm ? arm : "first",
+             gv_state.options.diff ? " diff=" : "", gv_state.options.diff ? diff : "");
     gv_process_record record = {
         .pid = (uint64_t)getpid(),
         .ppid = (uint64_t)getppid(),
@@ -297,7 +300,7 @@ static void write_process(void)
         .driver_version = (uint64_t)version,
         .driver = text_of(driver),
         .access_source = text_of(source),
-        .options = text_of(arm && *arm ? arm : "first"),
+        .options = text_of(options),
     };
     gv_write_process(gv_state.writer, &record);
 }

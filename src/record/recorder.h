@@ -27,9 +27,9 @@ typedef struct gv_record_options {
     enum gv_arm_mode arm;
     uint64_t arm_number; // NTH: which launch of an exec, from 1; EVERY: the period
     enum gv_diff_mode diff;
-    uint64_t diff_number; // EVERY: the period
+    uint64_t diff_number;                 // EVERY: the period
     uint64_t diff_bytes, diff_host_bytes; // most device and page-locked memory for copies of a checked launch
-    char graph[256]; // only graphs this names (gv_graph_matches); empty: all
+    char graph[256];                      // only graphs this names (gv_graph_matches); empty: all
     bool stacks;
     bool verbose;
     uint64_t loop_iterations; // of one run of a loop, how many are recorded

@@ -387,6 +387,7 @@ const char *gv_incomplete_kind_name(enum gv_incomplete_kind kind)
     case GV_INCOMPLETE_TRACE: return "trace";
     case GV_INCOMPLETE_NEVER_ARMED: return "never-armed";
     case GV_INCOMPLETE_OVERLAP: return "overlap";
+    case GV_INCOMPLETE_NOT_COMPARED: return "not-compared";
     case GV_INCOMPLETE_NOT_EXECUTED: return "not-executed";
     }
     return "unknown";
@@ -459,6 +460,10 @@ void gv_message_incomplete_title(gv_string *out, const gv_incomplete_group *grou
         gv_string_add(out, "the recording lacks something that cannot be laid to one graph.");
         break;
     case GV_INCOMPLETE_NEVER_ARMED: add_launches(out, group); break;
+    case GV_INCOMPLETE_NOT_COMPARED:
+        gv_string_add(out, "%s NOT compared with a serial replay.",
+                      gv_count(group->affected, "launch was", "launches were"));
+        break;
     case GV_INCOMPLETE_NOT_EXECUTED:
         gv_string_add(out, "%s not executed.", gv_count(group->affected, "node was", "nodes were"));
         break;
@@ -680,6 +685,10 @@ void gv_message_incomplete_remedy(gv_string *out, const gv_incomplete_group *gro
                       "An edge between the two would settle it, and so does a Sanitizer that sees these accesses "
                       "(docs/opaque-nodes.md).");
         break;
+    case GV_INCOMPLETE_NOT_COMPARED:
+        gv_string_add(out, "docs/differential.md says what is needed to compare a launch. Races are looked for without "
+                           "it: `gravel run --arm first`.");
+        break;
     case GV_INCOMPLETE_NEVER_ARMED:
         gv_string_add(out, "Record again with `gravel run --arm first`, or with `--arm N` for a later launch.");
         break;
@@ -767,7 +776,7 @@ static void add_unseen_nodes(gv_string *out, const gv_overview *overview)
 
 static void add_incomplete_parts(gv_string *out, const gv_overview *overview)
 {
-    size_t pairs = 0, overlaps = 0, never = 0, strangers = 0, gaps = 0, not_executed = 0;
+    size_t pairs = 0, overlaps = 0, never = 0, strangers = 0, gaps = 0, not_executed = 0, not_compared = 0;
     bool at_least = false, overlaps_at_least = false;
     for (size_t i = 0; i < overview->group_count; i++) {
         const gv_incomplete_group *group = &overview->groups[i];
@@ -785,6 +794,7 @@ static void add_incomplete_parts(gv_string *out, const gv_overview *overview)
             strangers += group->graph ? 0 : group->affected;
             break;
         case GV_INCOMPLETE_TRACE: gaps++; break;
+        case GV_INCOMPLETE_NOT_COMPARED: not_compared += group->affected; break;
         case GV_INCOMPLETE_NOT_EXECUTED: not_executed += group->affected; break;
         case GV_INCOMPLETE_NODE:
         case GV_INCOMPLETE_GRAPH: break;
@@ -807,6 +817,7 @@ static void add_incomplete_parts(gv_string *out, const gv_overview *overview)
         {pairs, "pair hangs on programmatic edges", "pairs hang on programmatic edges", at_least},
         {overlaps, "unordered pair is known by upper bounds only", "unordered pairs are known by upper bounds only",
          overlaps_at_least},
+        {not_compared, "launch was not compared", "launches were not compared", false},
         {gaps, "gap in the recording", "gaps in the recording", false},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

@@ -39,6 +39,77 @@ static void add_node(gv_string *out, const gv_finding *finding)
                  GV_MESSAGE_NAME_WIDTH);
 }
 
+// ---- The differential: graph against serial replay ----
+
+static void add_serial_title(gv_string *out, const gv_finding *finding)
+{
+    const char *class = text(finding, "class");
+    bool unstable = strcmp(class, "non-deterministic") == 0;
+    if (finding->node) {
+        add_node(out, finding);
+        gv_string_add(out, " leaves ");
+    } else {
+        gv_string_add(out, "the graph leaves ");
+    }
+    gv_string_add(out, "%s otherwise ", gv_count(finding->bytes, "byte", "bytes"));
+    gv_string_add(
+        out, unstable ? "from replay to replay (non-deterministic)." : "in the graph than in a serial replay (%s).",
+        class);
+}
+
+static void add_serial_values(gv_string *out, const gv_finding *finding)
+{
+    const char *type = text(finding, "dtype"), *largest = text(finding, "largest");
+    uint64_t elements = number(finding, "elements");
+    if (!elements)
+        return;
+    gv_string_add(out, "%s%s differ", number(finding, "values_missing") ? "at least " : "",
+                  gv_count(elements, "element", "elements"));
+    gv_string_add(out, "; the first is element %" PRIu64 ": %s in the graph, %s serially",
+                  number(finding, "first_element"), text(finding, "graph_value"), text(finding, "serial_value"));
+    if (*largest)
+        gv_string_add(out, "; the largest difference is %s", largest);
+    if (strcmp(type, "none") == 0)
+        gv_string_add(out, " (as words of 4 bytes; no type is known: --diff-dtype declares one)");
+    else
+        gv_string_add(out, " (%s, %s)", type, text(finding, "dtype_from"));
+}
+
+static void add_serial_row(gv_string *out, const gv_finding *finding, size_t row, const char **label)
+{
+    switch (row) {
+    case 0:
+        *label = "launches";
+        gv_string_add(out, "%s of ", gv_number(finding->affected));
+        gv_string_add(out, "%s; the first was launch %" PRIu64,
+                      gv_count(number(finding, "compared"), "compared launch", "compared launches"), finding->launch);
+        if (number(finding, "position"))
+            gv_string_add(out, "; it is number %" PRIu64 " in the serial replay, and the first whose bytes differ",
+                          number(finding, "position"));
+        break;
+    case 1:
+        *label = "values";
+        add_serial_values(out, finding);
+        if (!out->length)
+            gv_string_add(out, "not kept");
+        break;
+    case 2:
+        *label = "others";
+        gv_string_add_safe(out, text(finding, "others"));
+        if (!out->length)
+            gv_string_add(out, "no other node");
+        break;
+    case 3:
+        *label = "race";
+        if (*text(finding, "race"))
+            gv_string_add(out, "the race report names the same node (%s)", text(finding, "race"));
+        else
+            gv_string_add(out, "no race report of this recording names it");
+        break;
+    default: break;
+    }
+}
+
 void gv_message_observed_title(gv_string *out, const gv_finding *finding, bool name_process)
 {
     const char *name = text(finding, "name");
@@ -77,6 +148,10 @@ void gv_message_observed_title(gv_string *out, const gv_finding *finding, bool n
         gv_string_add(out, " that nothing in the launch has written before.");
         break;
     case GV_FINDING_DIFF:
+        if (gv_finding_fact(finding, "class")) {
+            add_serial_title(out, finding);
+            break;
+        }
         add_quoted(out, name);
         gv_string_add(out, " of layer %" PRIu64 ": ", number(finding, "layer"));
         add_rows(out, number(finding, "rows"), number(finding, "real_rows"));
@@ -101,6 +176,8 @@ void gv_message_observed_row(gv_string *out, const gv_finding *finding, size_t r
     } else if (finding->id == GV_FINDING_STALE_READ && row == 0) {
         *label = "seen by";
         gv_string_add(out, "%s", text(finding, "source"));
+    } else if (finding->id == GV_FINDING_DIFF && gv_finding_fact(finding, "class")) {
+        add_serial_row(out, finding, row, label);
     } else if (finding->id == GV_FINDING_DIFF) {
         if (row == 0) {
             *label = "values";

@@ -300,7 +300,7 @@ gv_status gv_overview_make(gv_trace *const *traces, size_t trace_count, const gv
             overview->complete = false;
             overview->incomplete_shown |= !finding->suppressed;
         } else if (gv_finding_is_observed(finding->id)) {
-            overview->observed += !finding->suppressed;
+            overview->observed += gv_finding_counts(finding) && !finding->suppressed;
         } else if (!finding->suppressed) {
             overview->races++;
             overview->pairs += finding->pair_count;

@@ -458,6 +458,70 @@ static void show_coverage_reasons(show_context *show)
     }
 }
 
+// ---- diffs ------------------------------------------------------------------------------------------------------
+
+static const gv_column diff_columns[] = {
+    {"launch", "launch", true},
+    {"graph", "graph", true},
+    {"status", "status", false},
+    {"different_bytes", "differing bytes", true},
+    {"unstable_bytes", "unstable", true},
+    {"ignored_bytes", "in padding", true},
+    {"first_node", "first node", true},
+    {"first_name", "name", false},
+    {"nodes", "nodes", true},
+    {"replays", "serial replays", true},
+    {"milliseconds", "ms", true},
+    {"native_replays", "in native replays", true},
+    {"saved_bytes", "saved bytes", true},
+    {"reason", "why not compared", false},
+};
+
+static void put_ratio(show_context *show, double value)
+{
+    if (!(value > 0)) {
+        gv_table_none(&show->table);
+        return;
+    }
+    gv_string_add(&show->text, value < 10 ? "%.2f" : "%.1f", value);
+    put_scratch(show);
+}
+
+static gv_status show_diffs(show_context *show)
+{
+    const gv_trace *trace = show->trace;
+    for (size_t i = 0; i < trace->checked_count; i++) {
+        const gv_checked *c = &trace->checked[i];
+        const gv_difference *first = NULL;
+        if (!wanted(show, c->graph))
+            continue;
+        for (size_t k = 0; k < c->difference_count && !first; k++)
+            if (trace->differences[c->first_difference + k].bytes)
+                first = &trace->differences[c->first_difference + k];
+        bool compared = c->status == GV_CHECKED_COMPARED;
+        gv_table_index(&show->table, c->launch);
+        gv_table_id(&show->table, c->graph);
+        gv_table_text(&show->table, !compared ? "not compared" : c->different_bytes ? "differs" : "equal");
+        gv_table_amount(&show->table, c->different_bytes);
+        gv_table_some(&show->table, c->unstable_bytes);
+        gv_table_some(&show->table, c->ignored_bytes);
+        if (first && first->node && compared) {
+            gv_table_index(&show->table, first->node - 1);
+            put_node_name(show, gv_trace_graph(trace, first->graph), first->node - 1);
+        } else {
+            gv_table_none(&show->table);
+            gv_table_none(&show->table);
+        }
+        gv_table_some(&show->table, compared ? c->difference_count : 0);
+        gv_table_some(&show->table, c->replays);
+        put_ratio(show, (double)c->duration_ns / 1e6);
+        put_ratio(show, c->graph_ns ? (double)c->duration_ns / (double)c->graph_ns : 0);
+        gv_table_some(&show->table, c->saved_bytes);
+        gv_table_text(&show->table, c->reason);
+    }
+    return GV_OK;
+}
+
 // ---- The list of tables -----------------------------------------------------------------------------------------
 
 #define COLUMNS(array) array, sizeof(array) / sizeof *(array)
@@ -482,6 +546,8 @@ static const struct {
      show_coverage_reasons},
     {"allocations", COLUMNS(allocation_columns), show_allocations, "No allocation was recorded.", NULL, 0, NULL},
     {"launches", COLUMNS(launch_columns), show_launches, "No graph was launched.", NULL, 0, NULL},
+    {"diffs", COLUMNS(diff_columns), show_diffs, "No launch was compared with a serial replay (`gravel run --diff`).",
+     NULL, 0, NULL},
 };
 
 gv_status gv_report_show(FILE *out, const gv_trace *trace, const char *table, uint64_t graph_filter, bool json,
@@ -491,10 +557,10 @@ gv_status gv_report_show(FILE *out, const gv_trace *trace, const char *table, ui
     while (chosen < sizeof tables / sizeof *tables && strcmp(tables[chosen].name, table) != 0)
         chosen++;
     if (chosen == sizeof tables / sizeof *tables)
-        return gv_fail(
-            error, GV_ERR_USAGE,
-            "there is no table \"%s\"; there are graphs, nodes, edges, access, coverage, allocations and launches",
-            table);
+        return gv_fail(error, GV_ERR_USAGE,
+                       "there is no table \"%s\"; there are graphs, nodes, edges, access, coverage, allocations, "
+                       "launches and diffs",
+                       table);
     if (graph_filter && tables[chosen].columns == allocation_columns)
         return gv_fail(error, GV_ERR_USAGE, "allocations belong to no graph: leave out --graph");
     if (graph_filter && !gv_trace_graph(trace, graph_filter))

@@ -541,7 +541,8 @@ static gv_status load_difference(gv_loader *loader, const gv_difference_record *
 {
     size_t count;
     uint64_t bytes, values;
-    if (gv_ranges_check(record->ranges, &count, &bytes, NULL) || gv_ranges_check(record->value_ranges, NULL, &values, NULL))
+    if (gv_ranges_check(record->ranges, &count, &bytes, NULL) ||
+        gv_ranges_check(record->value_ranges, NULL, &values, NULL))
         return malformed(loader, "the ranges of a difference are not encoded as they must be");
     if (count > record->range_count || bytes > record->bytes || values != record->graph_values.length ||
         values != record->serial_values.length)

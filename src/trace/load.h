@@ -1,6 +1,6 @@
 // What the steps of loading a trace share; private to src/trace. load.c reads records into tables, resolve.c checks
-// every reference between them, armed.c brings the accesses of each armed launch together, checked.c the differences of each checked one, lives.c answers which
-// allocation held an address.
+// every reference between them, armed.c brings the accesses of each armed launch together, checked.c the differences of
+// each checked one, lives.c answers which allocation held an address.
 #ifndef GV_TRACE_LOAD_H
 #define GV_TRACE_LOAD_H
 

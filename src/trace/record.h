@@ -38,179 +38,179 @@ typedef struct gv_numbers {
 // Ids (string, stack, module, context, stream, event, function, allocation, graph, node, exec, launch) are given by
 // the recorder, count up from 1 within the file, and are never re-used, whatever the driver does with its handles.
 // 0 means "none". A definition stands before its first use.
-#define GV_RECORDS(RECORD)                                                                                             \
-    RECORD(0, frame, GV_FRAME_FIELDS)                                                                                  \
-    RECORD(1, process, GV_PROCESS_FIELDS)                                                                              \
-    RECORD(2, string, GV_STRING_FIELDS)                                                                                \
-    RECORD(3, module, GV_MODULE_FIELDS)                                                                                \
-    RECORD(4, stack, GV_STACK_FIELDS)                                                                                  \
-    RECORD(5, symbol, GV_SYMBOL_FIELDS)                                                                                \
-    RECORD(6, context, GV_CONTEXT_FIELDS)                                                                              \
-    RECORD(7, stream, GV_STREAM_FIELDS)                                                                                \
-    RECORD(8, function, GV_FUNCTION_FIELDS)                                                                            \
-    RECORD(9, allocation, GV_ALLOCATION_FIELDS)                                                                        \
-    RECORD(10, operation, GV_OPERATION_FIELDS)                                                                         \
-    RECORD(11, graph, GV_GRAPH_FIELDS)                                                                                 \
-    RECORD(12, node, GV_NODE_FIELDS)                                                                                   \
-    RECORD(13, edges, GV_EDGES_FIELDS)                                                                                 \
-    RECORD(14, exec, GV_EXEC_FIELDS)                                                                                   \
-    RECORD(15, armed, GV_ARMED_FIELDS)                                                                                 \
-    RECORD(16, access, GV_ACCESS_FIELDS)                                                                               \
-    RECORD(17, note, GV_NOTE_FIELDS)                                                                                   \
-    RECORD(18, end, GV_END_FIELDS)                                                                                     \
-    RECORD(19, execution, GV_EXECUTION_FIELDS)                                                                         \
-    RECORD(20, checked, GV_CHECKED_FIELDS)                                                                             \
-    RECORD(21, difference, GV_DIFFERENCE_FIELDS)                                                                       \
-    RECORD(22, setting, GV_SETTING_FIELDS)                                                                             \
-    RECORD(28, perturbed, GV_PERTURBED_FIELDS)                                                                         \
-    RECORD(29, effect, GV_EFFECT_FIELDS)                                                                               \
-    RECORD(32, probe, GV_PROBE_FIELDS)                                                                                 \
+#define GV_RECORDS(RECORD)                       \
+    RECORD(0, frame, GV_FRAME_FIELDS)            \
+    RECORD(1, process, GV_PROCESS_FIELDS)        \
+    RECORD(2, string, GV_STRING_FIELDS)          \
+    RECORD(3, module, GV_MODULE_FIELDS)          \
+    RECORD(4, stack, GV_STACK_FIELDS)            \
+    RECORD(5, symbol, GV_SYMBOL_FIELDS)          \
+    RECORD(6, context, GV_CONTEXT_FIELDS)        \
+    RECORD(7, stream, GV_STREAM_FIELDS)          \
+    RECORD(8, function, GV_FUNCTION_FIELDS)      \
+    RECORD(9, allocation, GV_ALLOCATION_FIELDS)  \
+    RECORD(10, operation, GV_OPERATION_FIELDS)   \
+    RECORD(11, graph, GV_GRAPH_FIELDS)           \
+    RECORD(12, node, GV_NODE_FIELDS)             \
+    RECORD(13, edges, GV_EDGES_FIELDS)           \
+    RECORD(14, exec, GV_EXEC_FIELDS)             \
+    RECORD(15, armed, GV_ARMED_FIELDS)           \
+    RECORD(16, access, GV_ACCESS_FIELDS)         \
+    RECORD(17, note, GV_NOTE_FIELDS)             \
+    RECORD(18, end, GV_END_FIELDS)               \
+    RECORD(19, execution, GV_EXECUTION_FIELDS)   \
+    RECORD(20, checked, GV_CHECKED_FIELDS)       \
+    RECORD(21, difference, GV_DIFFERENCE_FIELDS) \
+    RECORD(22, setting, GV_SETTING_FIELDS)       \
+    RECORD(28, perturbed, GV_PERTURBED_FIELDS)   \
+    RECORD(29, effect, GV_EFFECT_FIELDS)         \
+    RECORD(32, probe, GV_PROBE_FIELDS)           \
     RECORD(33, declared, GV_DECLARED_FIELDS)
 
 // Opens every zstd frame. `sequence` counts frames from 0, `first_record` the records of all earlier frames (frame
 // records left out), so that a reader notices a missing frame.
-#define GV_FRAME_FIELDS(FIELD)                                                                                         \
-    FIELD(1, NUMBER, major)                                                                                            \
-    FIELD(2, NUMBER, minor)                                                                                            \
-    FIELD(3, NUMBER, pid)                                                                                              \
-    FIELD(4, NUMBER, sequence)                                                                                         \
-    FIELD(5, NUMBER, first_record)                                                                                     \
+#define GV_FRAME_FIELDS(FIELD)     \
+    FIELD(1, NUMBER, major)        \
+    FIELD(2, NUMBER, minor)        \
+    FIELD(3, NUMBER, pid)          \
+    FIELD(4, NUMBER, sequence)     \
+    FIELD(5, NUMBER, first_record) \
     FIELD(6, NUMBER, time_ns) /* CLOCK_REALTIME */
 
 // The traced process. Written once, first record of frame 0; a forked child's file has its own.
-#define GV_PROCESS_FIELDS(FIELD)                                                                                       \
-    FIELD(1, NUMBER, pid)                                                                                              \
-    FIELD(2, NUMBER, ppid)                                                                                             \
-    FIELD(3, NUMBER, time_ns)                                                                                          \
-    FIELD(4, TEXT, executable)                                                                                         \
-    FIELD(5, TEXT, command_line) /* arguments separated by spaces */                                                   \
-    FIELD(6, TEXT, host)                                                                                               \
-    FIELD(7, TEXT, gravel_version)                                                                                     \
-    FIELD(8, NUMBER, driver_version) /* as cuDriverGetVersion, 13000 for 13.0 */                                       \
-    FIELD(9, TEXT, driver)           /* "cuda 580.159.04" or "soft" */                                                 \
-    FIELD(10, TEXT, access_source)   /* what arming records with: "sanitizer 13.0.85", "soft", "none: reason" */       \
+#define GV_PROCESS_FIELDS(FIELD)                                                                                 \
+    FIELD(1, NUMBER, pid)                                                                                        \
+    FIELD(2, NUMBER, ppid)                                                                                       \
+    FIELD(3, NUMBER, time_ns)                                                                                    \
+    FIELD(4, TEXT, executable)                                                                                   \
+    FIELD(5, TEXT, command_line) /* arguments separated by spaces */                                             \
+    FIELD(6, TEXT, host)                                                                                         \
+    FIELD(7, TEXT, gravel_version)                                                                               \
+    FIELD(8, NUMBER, driver_version) /* as cuDriverGetVersion, 13000 for 13.0 */                                 \
+    FIELD(9, TEXT, driver)           /* "cuda 580.159.04" or "soft" */                                           \
+    FIELD(10, TEXT, access_source)   /* what arming records with: "sanitizer 13.0.85", "soft", "none: reason" */ \
     FIELD(11, TEXT, options)         /* the recorder's options as given, for the report's head */
 
-#define GV_STRING_FIELDS(FIELD)                                                                                        \
-    FIELD(1, NUMBER, id)                                                                                               \
+#define GV_STRING_FIELDS(FIELD) \
+    FIELD(1, NUMBER, id)        \
     FIELD(2, TEXT, text)
 
 // A loaded object file; host frames are addresses relative to it.
-#define GV_MODULE_FIELDS(FIELD)                                                                                        \
-    FIELD(1, NUMBER, id)                                                                                               \
-    FIELD(2, TEXT, path)                                                                                               \
+#define GV_MODULE_FIELDS(FIELD) \
+    FIELD(1, NUMBER, id)        \
+    FIELD(2, TEXT, path)        \
     FIELD(3, BYTES, build_id)
 
 // A call stack, innermost frame first. `host`: pairs (module id, address within the module as in its ELF file; a
 // return address, so look up address - 1). `python`: triples (file string id, function string id, line).
-#define GV_STACK_FIELDS(FIELD)                                                                                         \
-    FIELD(1, NUMBER, id)                                                                                               \
-    FIELD(2, NUMBERS, host)                                                                                            \
+#define GV_STACK_FIELDS(FIELD) \
+    FIELD(1, NUMBER, id)       \
+    FIELD(2, NUMBERS, host)    \
     FIELD(3, NUMBERS, python)
 
 // What a host frame resolves to; appended by `gravel run` after the process has ended, so that a trace can be read
 // on a machine without its binaries. (module, address) as in the stack record.
-#define GV_SYMBOL_FIELDS(FIELD)                                                                                        \
-    FIELD(1, NUMBER, module)                                                                                           \
-    FIELD(2, NUMBER, address)                                                                                          \
-    FIELD(3, NUMBER, function) /* string id */                                                                         \
-    FIELD(4, NUMBER, file)     /* string id; 0: not known */                                                           \
+#define GV_SYMBOL_FIELDS(FIELD)                              \
+    FIELD(1, NUMBER, module)                                 \
+    FIELD(2, NUMBER, address)                                \
+    FIELD(3, NUMBER, function) /* string id */               \
+    FIELD(4, NUMBER, file)     /* string id; 0: not known */ \
     FIELD(5, NUMBER, line)
 
-#define GV_CONTEXT_FIELDS(FIELD)                                                                                       \
-    FIELD(1, NUMBER, id)                                                                                               \
-    FIELD(2, NUMBER, device)                                                                                           \
-    FIELD(3, TEXT, device_name)                                                                                        \
+#define GV_CONTEXT_FIELDS(FIELD) \
+    FIELD(1, NUMBER, id)         \
+    FIELD(2, NUMBER, device)     \
+    FIELD(3, TEXT, device_name)  \
     FIELD(4, NUMBER, compute_capability) /* 90 for 9.0 */
 
 // A stream. Every context has one legacy default stream and, for each thread that uses it, a per-thread default
 // stream; each gets an id of its own.
-#define GV_STREAM_FIELDS(FIELD)                                                                                        \
-    FIELD(1, NUMBER, id)                                                                                               \
-    FIELD(2, NUMBER, context)                                                                                          \
-    FIELD(3, NUMBER, kind) /* enum gv_stream_kind */                                                                   \
+#define GV_STREAM_FIELDS(FIELD)                      \
+    FIELD(1, NUMBER, id)                             \
+    FIELD(2, NUMBER, context)                        \
+    FIELD(3, NUMBER, kind) /* enum gv_stream_kind */ \
     FIELD(4, NUMBER, priority)
 
 // A kernel. `flags`: enum gv_function_flag.
-#define GV_FUNCTION_FIELDS(FIELD)                                                                                      \
-    FIELD(1, NUMBER, id)                                                                                               \
-    FIELD(2, TEXT, name) /* as the driver gives it (mangled) */                                                        \
+#define GV_FUNCTION_FIELDS(FIELD)                               \
+    FIELD(1, NUMBER, id)                                        \
+    FIELD(2, TEXT, name) /* as the driver gives it (mangled) */ \
     FIELD(3, NUMBER, flags)
 
 // A life of an address range, from its allocation on; it ends with an operation of kind FREE that names it.
-#define GV_ALLOCATION_FIELDS(FIELD)                                                                                    \
-    FIELD(1, NUMBER, id)                                                                                               \
-    FIELD(2, NUMBER, address)                                                                                          \
-    FIELD(3, NUMBER, size)                                                                                             \
-    FIELD(4, NUMBER, kind) /* enum gv_allocation_kind */                                                               \
-    FIELD(5, NUMBER, context)                                                                                          \
-    FIELD(6, NUMBER, stack)                                                                                            \
-    FIELD(7, NUMBER, operation) /* sequence number of the operation that allocated it */                               \
+#define GV_ALLOCATION_FIELDS(FIELD)                                                      \
+    FIELD(1, NUMBER, id)                                                                 \
+    FIELD(2, NUMBER, address)                                                            \
+    FIELD(3, NUMBER, size)                                                               \
+    FIELD(4, NUMBER, kind) /* enum gv_allocation_kind */                                 \
+    FIELD(5, NUMBER, context)                                                            \
+    FIELD(6, NUMBER, stack)                                                              \
+    FIELD(7, NUMBER, operation) /* sequence number of the operation that allocated it */ \
     FIELD(8, TEXT, name)        /* symbol, tensor or region name where one is known */
 
 // One call that matters for order, in the order in which the calls returned (the sequence numbers are dense over the
 // process). Which of the fields a kind uses: see enum gv_operation_kind.
-#define GV_OPERATION_FIELDS(FIELD)                                                                                     \
-    FIELD(1, NUMBER, sequence)                                                                                         \
-    FIELD(2, NUMBER, kind)                                                                                             \
-    FIELD(3, NUMBER, thread) /* kernel thread id */                                                                    \
-    FIELD(4, NUMBER, stream)                                                                                           \
-    FIELD(5, NUMBER, object)                                                                                           \
-    FIELD(6, NUMBER, address)                                                                                          \
-    FIELD(7, NUMBER, size)                                                                                             \
-    FIELD(8, NUMBER, value)                                                                                            \
-    FIELD(9, NUMBER, flags)                                                                                            \
-    FIELD(10, NUMBER, stack)                                                                                           \
+#define GV_OPERATION_FIELDS(FIELD)                  \
+    FIELD(1, NUMBER, sequence)                      \
+    FIELD(2, NUMBER, kind)                          \
+    FIELD(3, NUMBER, thread) /* kernel thread id */ \
+    FIELD(4, NUMBER, stream)                        \
+    FIELD(5, NUMBER, object)                        \
+    FIELD(6, NUMBER, address)                       \
+    FIELD(7, NUMBER, size)                          \
+    FIELD(8, NUMBER, value)                         \
+    FIELD(9, NUMBER, flags)                         \
+    FIELD(10, NUMBER, stack)                        \
     FIELD(11, NUMBERS, detail)
 
 // A snapshot of a graph's nodes and edges, immutable: an update makes a new one. Followed by its nodes and edges.
-#define GV_GRAPH_FIELDS(FIELD)                                                                                         \
-    FIELD(1, NUMBER, id)                                                                                               \
-    FIELD(2, NUMBER, origin) /* enum gv_graph_origin */                                                                \
-    FIELD(3, NUMBER, nodes)  /* how many node records follow */                                                        \
-    FIELD(4, NUMBER, edges)  /* how many edges follow */                                                               \
-    FIELD(5, NUMBER, stack)  /* of the call that made the snapshot */                                                  \
-    FIELD(6, NUMBER, parent) /* graph id, for a child graph or a conditional body */                                   \
-    FIELD(7, NUMBER, parent_node)                                                                                      \
-    FIELD(8, TEXT, name)  /* given by the program or by --graph; else empty */                                         \
+#define GV_GRAPH_FIELDS(FIELD)                                                       \
+    FIELD(1, NUMBER, id)                                                             \
+    FIELD(2, NUMBER, origin) /* enum gv_graph_origin */                              \
+    FIELD(3, NUMBER, nodes)  /* how many node records follow */                      \
+    FIELD(4, NUMBER, edges)  /* how many edges follow */                             \
+    FIELD(5, NUMBER, stack)  /* of the call that made the snapshot */                \
+    FIELD(6, NUMBER, parent) /* graph id, for a child graph or a conditional body */ \
+    FIELD(7, NUMBER, parent_node)                                                    \
+    FIELD(8, TEXT, name)    /* given by the program or by --graph; else empty */     \
     FIELD(9, NUMBER, flags) /* enum gv_graph_flag */
 
 // A node of the graph snapshot `graph`; `index` counts from 0 in the order in which the driver lists the nodes.
-#define GV_NODE_FIELDS(FIELD)                                                                                          \
-    FIELD(1, NUMBER, graph)                                                                                            \
-    FIELD(2, NUMBER, index)                                                                                            \
-    FIELD(3, NUMBER, kind)     /* enum gv_node_kind */                                                                 \
-    FIELD(4, NUMBER, function) /* kernel nodes */                                                                      \
-    FIELD(5, NUMBER, stack)    /* of the launch that was captured, or of the call that added the node */               \
-    FIELD(6, NUMBER, stream)   /* stream the launch was captured on; 0: not captured or not known */                   \
-    FIELD(7, NUMBER, order)    /* place in the order in which the nodes were made, from 1; 0: not known */             \
-    FIELD(8, NUMBERS, shape)   /* kernel: grid x y z, block x y z, shared bytes */                                     \
-    FIELD(9, NUMBERS, detail)  /* memcpy, memset, conditional: see below; event: its id; host: function, data */       \
-    FIELD(10, NUMBER, child)   /* graph id of a child graph; of the first body of a conditional */                     \
-    FIELD(11, NUMBER, flags)   /* enum gv_node_flag */                                                                 \
+#define GV_NODE_FIELDS(FIELD)                                                                                    \
+    FIELD(1, NUMBER, graph)                                                                                      \
+    FIELD(2, NUMBER, index)                                                                                      \
+    FIELD(3, NUMBER, kind)     /* enum gv_node_kind */                                                           \
+    FIELD(4, NUMBER, function) /* kernel nodes */                                                                \
+    FIELD(5, NUMBER, stack)    /* of the launch that was captured, or of the call that added the node */         \
+    FIELD(6, NUMBER, stream)   /* stream the launch was captured on; 0: not captured or not known */             \
+    FIELD(7, NUMBER, order)    /* place in the order in which the nodes were made, from 1; 0: not known */       \
+    FIELD(8, NUMBERS, shape)   /* kernel: grid x y z, block x y z, shared bytes */                               \
+    FIELD(9, NUMBERS, detail)  /* memcpy, memset, conditional: see below; event: its id; host: function, data */ \
+    FIELD(10, NUMBER, child)   /* graph id of a child graph; of the first body of a conditional */               \
+    FIELD(11, NUMBER, flags)   /* enum gv_node_flag */                                                           \
     FIELD(12, NUMBER, context)
 
 // Edges of a graph snapshot: quadruples (from index, to index, from port, type), port and type as CUgraphEdgeData.
-#define GV_EDGES_FIELDS(FIELD)                                                                                         \
-    FIELD(1, NUMBER, graph)                                                                                            \
+#define GV_EDGES_FIELDS(FIELD) \
+    FIELD(1, NUMBER, graph)    \
     FIELD(2, NUMBERS, items)
 
 // An executable graph now runs the snapshot `graph`: written at instantiate and again at every update.
-#define GV_EXEC_FIELDS(FIELD)                                                                                          \
-    FIELD(1, NUMBER, id)                                                                                               \
-    FIELD(2, NUMBER, graph)                                                                                            \
-    FIELD(3, NUMBER, operation) /* sequence number of the instantiate or update */                                     \
+#define GV_EXEC_FIELDS(FIELD)                                                      \
+    FIELD(1, NUMBER, id)                                                           \
+    FIELD(2, NUMBER, graph)                                                        \
+    FIELD(3, NUMBER, operation) /* sequence number of the instantiate or update */ \
     FIELD(4, NUMBER, flags)     /* instantiate flags */
 
 // A launch was armed, or was to be armed and could not be. Written when the armed replay ends; the access records
 // of the launch stand before it. status: enum gv_armed_status.
-#define GV_ARMED_FIELDS(FIELD)                                                                                         \
-    FIELD(1, NUMBER, launch) /* sequence number of the GRAPH_LAUNCH operation */                                       \
-    FIELD(2, NUMBER, exec)                                                                                             \
-    FIELD(3, NUMBER, graph)                                                                                            \
-    FIELD(4, NUMBER, status)                                                                                           \
-    FIELD(5, TEXT, reason) /* empty when complete */                                                                   \
-    FIELD(6, NUMBER, duration_ns)                                                                                      \
+#define GV_ARMED_FIELDS(FIELD)                                                   \
+    FIELD(1, NUMBER, launch) /* sequence number of the GRAPH_LAUNCH operation */ \
+    FIELD(2, NUMBER, exec)                                                       \
+    FIELD(3, NUMBER, graph)                                                      \
+    FIELD(4, NUMBER, status)                                                     \
+    FIELD(5, TEXT, reason) /* empty when complete */                             \
+    FIELD(6, NUMBER, duration_ns)                                                \
     FIELD(7, NUMBER, node) /* index + 1 of the node the status is about; 0: none */
 
 // What one node of an armed launch accessed. Range fields: see gv_ranges_encode in trace/ranges.h. A byte that was
@@ -218,149 +218,149 @@ typedef struct gv_numbers {
 // is the child's snapshot. A node in a body has one for each execution of the body. From `wait` on: of a kernel behind
 // a programmatic edge, how it stands to its grid-dependency wait. The early ranges, those it accessed before the wait,
 // are part of the others.
-#define GV_ACCESS_FIELDS(FIELD)                                                                                        \
-    FIELD(1, NUMBER, launch)                                                                                           \
-    FIELD(2, NUMBER, graph)                                                                                            \
-    FIELD(3, NUMBER, node)                                                                                             \
-    FIELD(4, NUMBER, source)    /* enum gv_access_source */                                                            \
-    FIELD(5, NUMBER, precision) /* enum gv_access_precision */                                                         \
-    FIELD(6, BYTES, reads)                                                                                             \
-    FIELD(7, BYTES, writes)                                                                                            \
-    FIELD(8, BYTES, atomics)                                                                                           \
-    FIELD(9, NUMBER, reason) /* string id: why the node is not exact */                                                \
-    FIELD(10, NUMBER, duration_ns)                                                                                     \
-    FIELD(11, NUMBER, wait)    /* enum gv_grid_wait */                                                                 \
-    FIELD(12, NUMBER, trigger) /* enum gv_grid_trigger */                                                              \
-    FIELD(13, BYTES, early_reads)                                                                                      \
-    FIELD(14, BYTES, early_writes)                                                                                     \
-    FIELD(15, BYTES, early_atomics)                                                                                    \
-    FIELD(16, NUMBER, wait_reason) /* string id: why its wait was not observed */                                      \
+#define GV_ACCESS_FIELDS(FIELD)                                                   \
+    FIELD(1, NUMBER, launch)                                                      \
+    FIELD(2, NUMBER, graph)                                                       \
+    FIELD(3, NUMBER, node)                                                        \
+    FIELD(4, NUMBER, source)    /* enum gv_access_source */                       \
+    FIELD(5, NUMBER, precision) /* enum gv_access_precision */                    \
+    FIELD(6, BYTES, reads)                                                        \
+    FIELD(7, BYTES, writes)                                                       \
+    FIELD(8, BYTES, atomics)                                                      \
+    FIELD(9, NUMBER, reason) /* string id: why the node is not exact */           \
+    FIELD(10, NUMBER, duration_ns)                                                \
+    FIELD(11, NUMBER, wait)    /* enum gv_grid_wait */                            \
+    FIELD(12, NUMBER, trigger) /* enum gv_grid_trigger */                         \
+    FIELD(13, BYTES, early_reads)                                                 \
+    FIELD(14, BYTES, early_writes)                                                \
+    FIELD(15, BYTES, early_atomics)                                               \
+    FIELD(16, NUMBER, wait_reason) /* string id: why its wait was not observed */ \
     FIELD(17, NUMBER, execution)   /* id of the execution of the innermost body the node lies in; 0: in none */
 
 // One execution of a body of a conditional node in an armed launch; written when it begins. Ids count up from 1 within
 // the launch.
-#define GV_EXECUTION_FIELDS(FIELD)                                                                                     \
-    FIELD(1, NUMBER, launch)                                                                                           \
-    FIELD(2, NUMBER, id)                                                                                               \
-    FIELD(3, NUMBER, parent) /* id of the execution that the conditional node was part of; 0: of none */               \
+#define GV_EXECUTION_FIELDS(FIELD)                                                                       \
+    FIELD(1, NUMBER, launch)                                                                             \
+    FIELD(2, NUMBER, id)                                                                                 \
+    FIELD(3, NUMBER, parent) /* id of the execution that the conditional node was part of; 0: of none */ \
     FIELD(4, NUMBER, graph)  /* the body's snapshot */
 
 // A launch that was chosen to be compared with serial replays of its nodes (docs/differential.md). Written when that is
 // over; the differences of the launch stand before it. status: enum gv_checked_status.
-#define GV_CHECKED_FIELDS(FIELD)                                                                                       \
-    FIELD(1, NUMBER, launch) /* sequence number of the GRAPH_LAUNCH operation */                                       \
-    FIELD(2, NUMBER, exec)                                                                                             \
-    FIELD(3, NUMBER, graph)                                                                                            \
-    FIELD(4, NUMBER, status)                                                                                           \
-    FIELD(5, TEXT, reason) /* why it was not compared; empty when it was */                                            \
-    FIELD(6, NUMBER, duration_ns) /* of all of it */                                                                   \
-    FIELD(7, NUMBER, graph_ns) /* of the launch itself, until its work was done */                                     \
-    FIELD(8, NUMBER, serial_ns) /* of the first serial replay */                                                       \
-    FIELD(9, NUMBER, replays) /* serial replays that were made */                                                      \
-    FIELD(10, NUMBER, saved_bytes) /* the memory that it could write, which was copied before */                       \
-    FIELD(11, NUMBER, different_bytes) /* that the graph left otherwise than the serial replay */                      \
-    FIELD(12, NUMBER, unstable_bytes) /* that serial replays left differently among each other */                      \
-    FIELD(13, NUMBER, ignored_bytes) /* of padded rows, that were not compared */                                      \
-    FIELD(14, NUMBER, nodes) /* how many difference records it has */
+#define GV_CHECKED_FIELDS(FIELD)                                                                     \
+    FIELD(1, NUMBER, launch) /* sequence number of the GRAPH_LAUNCH operation */                     \
+    FIELD(2, NUMBER, exec)                                                                           \
+    FIELD(3, NUMBER, graph)                                                                          \
+    FIELD(4, NUMBER, status)                                                                         \
+    FIELD(5, TEXT, reason)             /* why it was not compared; empty when it was */              \
+    FIELD(6, NUMBER, duration_ns)      /* of all of it */                                            \
+    FIELD(7, NUMBER, graph_ns)         /* of the launch itself, until its work was done */           \
+    FIELD(8, NUMBER, serial_ns)        /* of the first serial replay */                              \
+    FIELD(9, NUMBER, replays)          /* serial replays that were made */                           \
+    FIELD(10, NUMBER, saved_bytes)     /* the memory that it could write, which was copied before */ \
+    FIELD(11, NUMBER, different_bytes) /* that the graph left otherwise than the serial replay */    \
+    FIELD(12, NUMBER, unstable_bytes)  /* that serial replays left differently among each other */   \
+    FIELD(13, NUMBER, ignored_bytes)   /* of padded rows, that were not compared */                  \
+    FIELD(14, NUMBER, nodes)           /* how many difference records it has */
 
-// The bytes that a checked launch and its serial replay left differently, by the node that wrote them last in the serial
-// replay. A node has one such record at most in a launch. Values are those of whole 8-byte words that have a differing
-// byte; those of the first ranges stand in the record.
-#define GV_DIFFERENCE_FIELDS(FIELD)                                                                                    \
-    FIELD(1, NUMBER, launch)                                                                                           \
-    FIELD(2, NUMBER, graph) /* snapshot that the node lies in */                                                       \
-    FIELD(3, NUMBER, node) /* index + 1; 0: no node of the serial replay wrote them, the graph did */                  \
-    FIELD(4, NUMBER, position) /* of the node in the serial replay, from 1 */                                          \
-    FIELD(5, NUMBER, bytes) /* that differ between graph and serial replay */                                          \
-    FIELD(6, NUMBER, unstable) /* that differ among serial replays */                                                  \
-    FIELD(7, NUMBER, range_count) /* of the former */                                                                  \
-    FIELD(8, BYTES, ranges) /* of the former, at most the first 4,096 */                                               \
-    FIELD(9, BYTES, value_ranges) /* whose values follow */                                                            \
-    FIELD(10, BYTES, graph_values) /* one range behind the other */                                                    \
+// The bytes that a checked launch and its serial replay left differently, by the node that wrote them last in the
+// serial replay. A node has one such record at most in a launch. Values are those of whole 8-byte words that have a
+// differing byte; those of the first ranges stand in the record.
+#define GV_DIFFERENCE_FIELDS(FIELD)                                                                            \
+    FIELD(1, NUMBER, launch)                                                                                   \
+    FIELD(2, NUMBER, graph)         /* snapshot that the node lies in */                                       \
+    FIELD(3, NUMBER, node)          /* index + 1; 0: no node of the serial replay wrote them, the graph did */ \
+    FIELD(4, NUMBER, position)      /* of the node in the serial replay, from 1 */                             \
+    FIELD(5, NUMBER, bytes)         /* that differ between graph and serial replay */                          \
+    FIELD(6, NUMBER, unstable)      /* that differ among serial replays */                                     \
+    FIELD(7, NUMBER, range_count)   /* of the former */                                                        \
+    FIELD(8, BYTES, ranges)         /* of the former, at most the first 4,096 */                               \
+    FIELD(9, BYTES, value_ranges)   /* whose values follow */                                                  \
+    FIELD(10, BYTES, graph_values)  /* one range behind the other */                                           \
     FIELD(11, BYTES, serial_values) /* the same of the first serial replay */
 
 // How the differences of this recording are to be judged, as the options of `gravel run` said. kind: enum
 // gv_setting_kind.
-#define GV_SETTING_FIELDS(FIELD)                                                                                       \
-    FIELD(1, NUMBER, kind)                                                                                             \
-    FIELD(2, TEXT, name) /* of a kernel or an allocation, or a part of it; empty: all */                               \
+#define GV_SETTING_FIELDS(FIELD)                                                         \
+    FIELD(1, NUMBER, kind)                                                               \
+    FIELD(2, TEXT, name) /* of a kernel or an allocation, or a part of it; empty: all */ \
     FIELD(3, TEXT, value)
 
 // A launch that was repeated with other padding or with poisoned memory, or was to be (docs/padding.md). Written when
 // that is over; the effects that were seen stand before it. what: enum gv_perturbed_what. status: enum
 // gv_perturbed_status.
-#define GV_PERTURBED_FIELDS(FIELD)                                                                                     \
-    FIELD(1, NUMBER, launch) /* sequence number of the GRAPH_LAUNCH operation */                                       \
-    FIELD(2, NUMBER, exec)                                                                                             \
-    FIELD(3, NUMBER, graph)                                                                                            \
-    FIELD(4, NUMBER, what)                                                                                             \
-    FIELD(5, NUMBER, status)                                                                                           \
-    FIELD(6, TEXT, reason) /* why it shows nothing; empty when it was checked */                                       \
-    FIELD(7, NUMBER, real_rows)                                                                                        \
-    FIELD(8, TEXT, patterns) /* that were tried, separated by commas */                                                \
-    FIELD(9, NUMBER, duration_ns)                                                                                      \
-    FIELD(10, NUMBER, replays)                                                                                         \
-    FIELD(11, NUMBER, saved_bytes) /* of memory that was saved before and compared after */                            \
+#define GV_PERTURBED_FIELDS(FIELD)                                                          \
+    FIELD(1, NUMBER, launch) /* sequence number of the GRAPH_LAUNCH operation */            \
+    FIELD(2, NUMBER, exec)                                                                  \
+    FIELD(3, NUMBER, graph)                                                                 \
+    FIELD(4, NUMBER, what)                                                                  \
+    FIELD(5, NUMBER, status)                                                                \
+    FIELD(6, TEXT, reason) /* why it shows nothing; empty when it was checked */            \
+    FIELD(7, NUMBER, real_rows)                                                             \
+    FIELD(8, TEXT, patterns) /* that were tried, separated by commas */                     \
+    FIELD(9, NUMBER, duration_ns)                                                           \
+    FIELD(10, NUMBER, replays)                                                              \
+    FIELD(11, NUMBER, saved_bytes) /* of memory that was saved before and compared after */ \
     FIELD(12, NUMBER, perturbed_bytes)
 
 // What came of it. kind: enum gv_effect_kind. The bytes are those of the output that changed, that were written, or
 // that were read; at most the first 4,096 ranges of them stand in the record.
-#define GV_EFFECT_FIELDS(FIELD)                                                                                        \
-    FIELD(1, NUMBER, launch)                                                                                           \
-    FIELD(2, NUMBER, graph) /* snapshot that the node lies in, or that was launched */                                 \
-    FIELD(3, NUMBER, node)  /* index + 1; 0: not known */                                                              \
-    FIELD(4, NUMBER, kind)                                                                                             \
-    FIELD(5, TEXT, name)     /* of the declared rows or memory */                                                      \
-    FIELD(6, TEXT, patterns) /* that showed it, separated by commas */                                                 \
-    FIELD(7, NUMBER, real_rows)                                                                                        \
-    FIELD(8, NUMBER, rows) /* how many real rows of `name` changed */                                                  \
-    FIELD(9, NUMBER, first_row)                                                                                        \
-    FIELD(10, NUMBER, last_row)                                                                                        \
-    FIELD(11, NUMBER, bytes)                                                                                           \
+#define GV_EFFECT_FIELDS(FIELD)                                                        \
+    FIELD(1, NUMBER, launch)                                                           \
+    FIELD(2, NUMBER, graph) /* snapshot that the node lies in, or that was launched */ \
+    FIELD(3, NUMBER, node)  /* index + 1; 0: not known */                              \
+    FIELD(4, NUMBER, kind)                                                             \
+    FIELD(5, TEXT, name)     /* of the declared rows or memory */                      \
+    FIELD(6, TEXT, patterns) /* that showed it, separated by commas */                 \
+    FIELD(7, NUMBER, real_rows)                                                        \
+    FIELD(8, NUMBER, rows) /* how many real rows of `name` changed */                  \
+    FIELD(9, NUMBER, first_row)                                                        \
+    FIELD(10, NUMBER, last_row)                                                        \
+    FIELD(11, NUMBER, bytes)                                                           \
     FIELD(12, BYTES, ranges)
 
 // A comparison of what a graph left in a clone with what the program computed eagerly (docs/probes.md). Values and
 // differences are texts, as printed with enough digits.
-#define GV_PROBE_FIELDS(FIELD)                                                                                         \
-    FIELD(1, NUMBER, operation) /* sequence number of the last operation before it */                                  \
-    FIELD(2, TEXT, name)                                                                                               \
-    FIELD(3, NUMBER, layer)                                                                                            \
-    FIELD(4, NUMBER, bucket)   /* of the clone that was compared */                                                    \
-    FIELD(5, NUMBER, fallback) /* 1: it is not the bucket that was asked for, but the last one that was launched */    \
-    FIELD(6, TEXT, dtype)                                                                                              \
-    FIELD(7, TEXT, tolerance)                                                                                          \
-    FIELD(8, NUMBER, real_rows)                                                                                        \
-    FIELD(9, NUMBER, elements) /* that were compared */                                                                \
-    FIELD(10, NUMBER, differing)                                                                                       \
-    FIELD(11, NUMBER, rows) /* that have differing elements */                                                         \
-    FIELD(12, NUMBER, first_row)                                                                                       \
-    FIELD(13, NUMBER, first_element) /* in its row */                                                                  \
-    FIELD(14, TEXT, graph_value)     /* of the first one that differs */                                               \
-    FIELD(15, TEXT, eager_value)                                                                                       \
-    FIELD(16, TEXT, largest) /* difference */                                                                          \
+#define GV_PROBE_FIELDS(FIELD)                                                                                      \
+    FIELD(1, NUMBER, operation) /* sequence number of the last operation before it */                               \
+    FIELD(2, TEXT, name)                                                                                            \
+    FIELD(3, NUMBER, layer)                                                                                         \
+    FIELD(4, NUMBER, bucket)   /* of the clone that was compared */                                                 \
+    FIELD(5, NUMBER, fallback) /* 1: it is not the bucket that was asked for, but the last one that was launched */ \
+    FIELD(6, TEXT, dtype)                                                                                           \
+    FIELD(7, TEXT, tolerance)                                                                                       \
+    FIELD(8, NUMBER, real_rows)                                                                                     \
+    FIELD(9, NUMBER, elements) /* that were compared */                                                             \
+    FIELD(10, NUMBER, differing)                                                                                    \
+    FIELD(11, NUMBER, rows) /* that have differing elements */                                                      \
+    FIELD(12, NUMBER, first_row)                                                                                    \
+    FIELD(13, NUMBER, first_element) /* in its row */                                                               \
+    FIELD(14, TEXT, graph_value)     /* of the first one that differs */                                            \
+    FIELD(15, TEXT, eager_value)                                                                                    \
+    FIELD(16, TEXT, largest) /* difference */                                                                       \
     FIELD(17, TEXT, reason)  /* why nothing was compared; empty when it was */
 
 // Memory that the program declared with gravel_rows or gravel_scratch.
-#define GV_DECLARED_FIELDS(FIELD)                                                                                      \
-    FIELD(1, TEXT, name)                                                                                               \
-    FIELD(2, NUMBER, address)                                                                                          \
-    FIELD(3, NUMBER, row_bytes)                                                                                        \
-    FIELD(4, NUMBER, rows)                                                                                             \
-    FIELD(5, NUMBER, flags)     /* enum gv_declared_flag */                                                            \
+#define GV_DECLARED_FIELDS(FIELD)                           \
+    FIELD(1, TEXT, name)                                    \
+    FIELD(2, NUMBER, address)                               \
+    FIELD(3, NUMBER, row_bytes)                             \
+    FIELD(4, NUMBER, rows)                                  \
+    FIELD(5, NUMBER, flags)     /* enum gv_declared_flag */ \
     FIELD(6, NUMBER, operation) /* sequence number of the last operation before it */
 
 // Something the reader of a report should know: an incompleteness, a switched-off part, a watchdog's word.
-#define GV_NOTE_FIELDS(FIELD)                                                                                          \
-    FIELD(1, NUMBER, severity) /* enum gv_note_severity */                                                             \
-    FIELD(2, TEXT, text)                                                                                               \
-    FIELD(3, NUMBER, graph)                                                                                            \
-    FIELD(4, NUMBER, node) /* index + 1; 0: none */                                                                    \
+#define GV_NOTE_FIELDS(FIELD)                              \
+    FIELD(1, NUMBER, severity) /* enum gv_note_severity */ \
+    FIELD(2, TEXT, text)                                   \
+    FIELD(3, NUMBER, graph)                                \
+    FIELD(4, NUMBER, node) /* index + 1; 0: none */        \
     FIELD(5, NUMBER, operation)
 
 // The process ended in a way that let the recorder finish; absent after a kill.
-#define GV_END_FIELDS(FIELD)                                                                                           \
-    FIELD(1, NUMBER, time_ns)                                                                                          \
-    FIELD(2, NUMBER, operations) /* how many there were */                                                             \
+#define GV_END_FIELDS(FIELD)                               \
+    FIELD(1, NUMBER, time_ns)                              \
+    FIELD(2, NUMBER, operations) /* how many there were */ \
     FIELD(3, NUMBER, reason)     /* 0 exit, 1 exec replaced the program */
 
 // ---- Values -------------------------------------------------------------------------------------------------
@@ -415,11 +415,11 @@ enum gv_operation_kind {
 };
 
 enum gv_copy_flag {
-    GV_COPY_FROM_HOST = 1u << 0,     // the source is host memory
-    GV_COPY_TO_HOST = 1u << 1,       // the destination is host memory
-    GV_COPY_PAGEABLE = 1u << 2,      // that host memory is pageable
-    GV_COPY_SYNCHRONOUS = 1u << 3,   // the call without Async in its name
-    GV_COPY_UNKNOWN = 1u << 4        // arrays or addresses the recorder could not classify
+    GV_COPY_FROM_HOST = 1u << 0,   // the source is host memory
+    GV_COPY_TO_HOST = 1u << 1,     // the destination is host memory
+    GV_COPY_PAGEABLE = 1u << 2,    // that host memory is pageable
+    GV_COPY_SYNCHRONOUS = 1u << 3, // the call without Async in its name
+    GV_COPY_UNKNOWN = 1u << 4      // arrays or addresses the recorder could not classify
 };
 
 enum gv_graph_origin {
@@ -466,9 +466,9 @@ enum gv_node_flag {
 enum { GV_CONDITIONAL_BODIES = 4 }; // where the bodies begin
 
 enum gv_armed_status {
-    GV_ARMED_COMPLETE = 0,  // every node ran under recording (single nodes may still be incomplete)
-    GV_ARMED_REFUSED = 1,   // launched as it is; reason says why it could not be run one node at a time
-    GV_ARMED_FAILED = 2     // started, and a node failed or made no progress
+    GV_ARMED_COMPLETE = 0, // every node ran under recording (single nodes may still be incomplete)
+    GV_ARMED_REFUSED = 1,  // launched as it is; reason says why it could not be run one node at a time
+    GV_ARMED_FAILED = 2    // started, and a node failed or made no progress
 };
 
 enum gv_checked_status {
@@ -483,10 +483,10 @@ enum gv_setting_kind {
 };
 
 enum gv_access_source {
-    GV_SOURCE_NONE = 0,      // nobody looked: empty, event and host nodes
-    GV_SOURCE_SANITIZER = 1, // patches on the GPU
+    GV_SOURCE_NONE = 0,       // nobody looked: empty, event and host nodes
+    GV_SOURCE_SANITIZER = 1,  // patches on the GPU
     GV_SOURCE_PARAMETERS = 2, // copy and set parameters
-    GV_SOURCE_SOFT = 3,      // the software driver
+    GV_SOURCE_SOFT = 3,       // the software driver
     // Of kernels whose accesses cannot all be seen (docs/opaque-nodes.md):
     GV_SOURCE_TENSOR_MAP = 4, // one tensor that the kernel has a tensor map of
     GV_SOURCE_COMPARED = 5,   // bytes compared before and after the node
@@ -560,15 +560,15 @@ enum gv_note_severity { GV_NOTE_INFO = 0, GV_NOTE_INCOMPLETE = 1, GV_NOTE_FAILUR
 
 // ---- Generated structs --------------------------------------------------------------------------------------
 
-#define GV_KIND_NUMBER uint64_t
-#define GV_KIND_TEXT gv_text
-#define GV_KIND_BYTES gv_bytes
+#define GV_KIND_NUMBER  uint64_t
+#define GV_KIND_TEXT    gv_text
+#define GV_KIND_BYTES   gv_bytes
 #define GV_KIND_NUMBERS gv_numbers
 
 #define GV_DECLARE_FIELD(key, kind, name) GV_KIND_##kind name;
-#define GV_DECLARE_STRUCT(number, name, FIELDS)                                                                        \
-    typedef struct gv_##name##_record {                                                                                \
-        FIELDS(GV_DECLARE_FIELD)                                                                                       \
+#define GV_DECLARE_STRUCT(number, name, FIELDS) \
+    typedef struct gv_##name##_record {         \
+        FIELDS(GV_DECLARE_FIELD)                \
     } gv_##name##_record;
 GV_RECORDS(GV_DECLARE_STRUCT)
 

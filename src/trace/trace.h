@@ -135,7 +135,7 @@ typedef struct gv_difference {
     uint64_t launch, graph;
     uint64_t node; // index + 1; 0: none, or one that is not in the trace
     uint64_t position, bytes, unstable, range_count;
-    gv_bytes ranges, value_ranges; // checked encodings
+    gv_bytes ranges, value_ranges;        // checked encodings
     gv_bytes graph_values, serial_values; // each as long as value_ranges has bytes
 } gv_difference;
 
