@@ -1,6 +1,6 @@
-// The differential: launches whose memory came out otherwise than in a serial replay of their nodes. Which bytes differ,
-// and which node wrote them last, the recorder has found out; here the differences are classed, joined over launches, and
-// put beside the races of the same trace. docs/differential.md says what the classes mean.
+// The differential: launches whose memory came out otherwise than in a serial replay of their nodes. Which bytes
+// differ, and which node wrote them last, the recorder has found out; here the differences are classed, joined over
+// launches, and put beside the races of the same trace. docs/differential.md says what the classes mean.
 #include "base/memory.h"
 #include "detect/detect.h"
 #include "detect/elements.h"
@@ -15,8 +15,8 @@
 #include <string.h>
 
 enum class {
-    EQUAL,            // within the tolerance
-    UNDECIDED,        // behind a node that is not deterministic
+    EQUAL,     // within the tolerance
+    UNDECIDED, // behind a node that is not deterministic
     NON_DETERMINISTIC,
     ORDER_DEPENDENT,
 };
@@ -361,10 +361,12 @@ static const char *reason_of(const verdict *v)
         return "serial replays on the same memory differ among each other at this node: it is not deterministic, for "
                "example by the order of floating-point atomics";
     if (v->class == NON_DETERMINISTIC)
-        return "the node was recorded to update these bytes by atomic operations, whose order is not fixed; no race names "
+        return "the node was recorded to update these bytes by atomic operations, whose order is not fixed; no race "
+               "names "
                "it";
     if (!v->row->node)
-        return "no node of the serial replay writes these bytes; the graph does, each time: it stores at a place that it "
+        return "no node of the serial replay writes these bytes; the graph does, each time: it stores at a place that "
+               "it "
                "got from what came out of order";
     return NULL;
 }
@@ -380,7 +382,9 @@ static gv_status report_group(detection *d, const group *g, size_t compared)
         nodes += d->verdicts[i].class != EQUAL;
     gv_finding made = {
         .id = GV_FINDING_DIFF,
-        .confidence = v->class != ORDER_DEPENDENT ? GV_POSSIBLE : v->race ? GV_CERTAIN : GV_LIKELY,
+        .confidence = v->class != ORDER_DEPENDENT ? GV_POSSIBLE
+                      : v->race                   ? GV_CERTAIN
+                                                  : GV_LIKELY,
         .trace = d->trace,
         .graph = v->row->graph ? v->row->graph : g->top,
         .launch = g->shown->launch,
@@ -393,13 +397,13 @@ static gv_status report_group(detection *d, const group *g, size_t compared)
     if (!status && made.ranges.count)
         made.allocation = gv_trace_allocation_at(d->trace, made.ranges.ranges[0].start, g->shown->launch);
     made.reason = reason && !status ? gv_strdup(reason) : NULL;
-    bool enough = !status && (!reason || made.reason) && gv_finding_add_text(&made, "class", class_name(v->class)) &&
+    bool enough = !status && (!reason || made.reason) && gv_finding_add_text(&made, "source", "serial replay") &&
+                  gv_finding_add_text(&made, "class", class_name(v->class)) &&
                   gv_finding_add_number(&made, "compared", compared) && gv_finding_add_number(&made, "nodes", nodes) &&
                   gv_finding_add_number(&made, "position", v->row->node ? v->row->position : 0) &&
                   gv_finding_add_number(&made, "unstable", v->row->unstable) &&
                   gv_finding_add_number(&made, "range_count", v->row->range_count) && add_values(&made, v) &&
-                  (!v->race || gv_finding_add_text(&made, "race", v->race)) &&
-                  add_followers(&made, d, first, count);
+                  (!v->race || gv_finding_add_text(&made, "race", v->race)) && add_followers(&made, d, first, count);
     gv_finding *added = enough ? gv_findings_add(d->findings) : NULL;
     if (added) {
         *added = made;
@@ -476,9 +480,10 @@ static gv_status report_never_checked(detection *d)
             launches[trace->checked[i].graph] = 0;
     for (uint64_t g = 1; g < trace->graph_count && !status && asked; g++)
         if (launches[g])
-            status = add_incomplete(d, g, 0, launches[g],
-                                    "no launch of this graph came to be compared: it was launched too seldom, or never at "
-                                    "a moment that allowed it");
+            status =
+                add_incomplete(d, g, 0, launches[g],
+                               "no launch of this graph came to be compared: it was launched too seldom, or never at "
+                               "a moment that allowed it");
     gv_exec_index_free(&execs);
     gv_free(launches);
     return status;
