@@ -4,6 +4,7 @@
 #include "cli/install.h"
 #include "cli/launch.h"
 #include "cli/outputs.h"
+#include "cli/run_fix.h"
 #include "cli/symbolise.h"
 #include "detect/detect.h"
 #include "detect/elements.h"
@@ -29,7 +30,9 @@ enum {
     OPTION_PROBE_MEMORY,
     OPTION_DIFF,
     OPTION_DIFF_DTYPE,
-    OPTION_DIFF_TOLERANCE
+    OPTION_DIFF_TOLERANCE,
+    OPTION_FIX,
+    OPTION_LEAVE_OUT
 };
 
 static const gv_option options[] = {
@@ -60,16 +63,22 @@ static const gv_option options[] = {
      "Let the program clone tensors in the graphs it captures and compare them with what it computes eagerly "
      "(gravel_probe of gravel.h)."},
     {OPTION_PROBE_MEMORY, "probe-memory", "MIB", "Most device memory for these clones; 256 if not given."},
+    {OPTION_FIX, "fix", "FILE",
+     "Add the edges of this fix file (gravel fix) to the program's graphs. Without --arm no launch is armed, and the "
+     "traces have the graphs alone."},
+    {OPTION_LEAVE_OUT, "fix-leave-out", "N",
+     "With --fix: leave the N-th edge of the file out, to see whether it is needed."},
     {'v', "verbose", NULL, "Let the recorder say what it does."},
 };
 
 typedef struct run_options {
     const char *output, *arm, *graph, *diff, *tolerance;
     gv_string dtypes; // NAME=TYPE, one a line
-    bool soft, stacks, verbose;
+    bool soft, stacks, verbose, light;
     uint64_t error_exitcode; // 0: not given
     bool probe;
     uint64_t probe_memory; // MiB; 0: not given
+    gv_run_fix fix;
     gv_install install;
     gv_outputs outputs;
     char **program;
@@ -157,17 +166,26 @@ static int parse(run_options *run, gv_parser *parser)
                 return code;
             break;
         }
+        case OPTION_FIX: run->fix.file = parser->argument; break;
+        case OPTION_LEAVE_OUT:
+            if (!gv_parse_number(parser, "--fix-leave-out", 1, UINT32_MAX, &run->fix.left_out))
+                return GV_EXIT_USAGE;
+            break;
         case 'v': run->verbose = true; break;
         default: break;
         }
     }
     if (!run->diff && (run->tolerance || run->dtypes.length))
         return gv_usage(parser->command, "--diff-dtype and --diff-tolerance say how to compare: give --diff too");
-    // What is not asked for must not be loaded: the differential needs no accesses.
-    if (!run->arm)
-        run->arm = run->diff ? "none" : "first";
     if (parser->first_operand >= parser->argc)
         return gv_usage(parser->command, "name the program to run, after --");
+    if (run->fix.left_out && !run->fix.file)
+        return gv_usage(parser->command, "--fix-leave-out needs --fix");
+    // With a fix file alone nothing is to be found out, only to be put right.
+    run->light = run->fix.file && !run->arm && !run->error_exitcode && !run->probe && !run->diff;
+    // What is not asked for must not be loaded: the differential needs no accesses.
+    if (!run->arm)
+        run->arm = run->light || run->diff ? "none" : "first";
     run->program = parser->argv + parser->first_operand;
     return -1;
 }
@@ -237,6 +255,8 @@ static void prepare(void *user)
         snprintf(text, sizeof text, "%" PRIu64, run->probe_memory);
         setenv("GRAVEL_PROBE_MEMORY", text, 1);
     }
+    setenv("GRAVEL_FIX", run->fix.prepared, 1);
+    setenv("GRAVEL_LIGHT", run->light ? "1" : "0", 1);
     setenv("GRAVEL_VERBOSE", run->verbose ? "1" : "0", 1);
 }
 
@@ -370,7 +390,7 @@ static void tell_traces(const run_options *run, const totals *sum)
             gv_string_add(&text, ", %s NOT compared", gv_number(sum->not_compared));
     }
     gv_say("%s", gv_string_text(&text));
-    if (!run->error_exitcode) {
+    if (!run->error_exitcode && !run->light) {
         gv_string_clear(&text);
         for (size_t i = 0; i < outputs->count && i < NAMED; i++)
             gv_string_add(&text, " %s", outputs->items[i].shown);
@@ -381,7 +401,7 @@ static void tell_traces(const run_options *run, const totals *sum)
 }
 
 // Loads the traces for the closing lines and, with --error-exitcode, checks them. Returns whether there is a race.
-static bool read_back(const run_options *run, totals *sum)
+static bool read_back(run_options *run, totals *sum)
 {
     const gv_outputs *outputs = &run->outputs;
     gv_trace **traces = gv_calloc(outputs->count, sizeof(gv_trace *));
@@ -390,10 +410,13 @@ static bool read_back(const run_options *run, totals *sum)
     size_t count = 0;
     bool found = false;
     for (size_t i = 0; i < outputs->count && traces; i++) {
-        if (gv_trace_load(outputs->items[i].shown, &traces[count], &error) == GV_OK)
-            count_trace(traces[count++], sum);
-        else
+        if (gv_trace_load(outputs->items[i].shown, &traces[count], &error) != GV_OK) {
             gv_say("%s", error.text);
+            continue;
+        }
+        if (run->fix.file)
+            gv_run_fix_count(&run->fix, traces[count]);
+        count_trace(traces[count++], sum);
     }
     if (run->error_exitcode && count) {
         gv_status status = GV_OK;
@@ -430,6 +453,8 @@ static bool finish(run_options *run)
     totals sum = {0};
     bool found = read_back(run, &sum);
     tell_traces(run, &sum);
+    if (run->fix.file)
+        gv_run_fix_tell(&run->fix);
     return found;
 }
 
@@ -448,6 +473,12 @@ static int run_program(const gv_command *command, int argc, char **argv)
         gv_say("%s", error.text);
         return error.status == GV_ERR_USAGE ? GV_EXIT_USAGE : GV_EXIT_OWN;
     }
+    if (run.fix.file && gv_run_fix_prepare(&run.fix, run.outputs.folder, &error) != GV_OK) {
+        gv_say("%s", error.text);
+        gv_run_fix_close(&run.fix);
+        gv_outputs_free(&run.outputs);
+        return error.status == GV_ERR_USAGE ? GV_EXIT_USAGE : GV_EXIT_OWN;
+    }
     tell_injection(&run);
     gv_launch_result result = gv_launch(run.program, prepare, &run);
     bool found = false;
@@ -455,6 +486,7 @@ static int run_program(const gv_command *command, int argc, char **argv)
         code = not_started(&run, &result);
     else
         found = finish(&run);
+    gv_run_fix_close(&run.fix);
     gv_outputs_free(&run.outputs);
     if (found)
         return (int)run.error_exitcode;

@@ -12,7 +12,7 @@ static const gv_option options[] = {
     {OPTION_JSON, "json", NULL, "Print the rows as JSON (schema \"gravel-show\" version 1)."},
 };
 
-static const char *const tables[] = {"graphs",   "nodes",       "edges",    "access",
+static const char *const tables[] = {"graphs",   "nodes",       "edges",    "fixes", "access",
                                      "coverage", "allocations", "launches", "diffs"};
 
 static int run(const gv_command *command, int argc, char **argv)
@@ -37,8 +37,8 @@ static int run(const gv_command *command, int argc, char **argv)
     if (count < 1)
         return gv_usage(command, "name the trace and the table to show");
     if (count < 2)
-        return gv_usage(command,
-                        "name the table: graphs, nodes, edges, access, coverage, allocations, launches or diffs");
+        return gv_usage(
+            command, "name the table: graphs, nodes, edges, fixes, access, coverage, allocations, launches or diffs");
     if (count > 2)
         return gv_usage(command, "one file and one table at a time; \"%s\" is too much", operands[2]);
     const char *table = operands[1];

@@ -59,6 +59,10 @@
     F(cuGraphNodeFindInClone, "cuGraphNodeFindInClone")                       \
     F(cuGraphGetNodes, "cuGraphGetNodes")                                     \
     F(cuGraphGetEdges, "cuGraphGetEdges_v2")                                  \
+    F(cuGraphNodeGetDependencies, "cuGraphNodeGetDependencies_v2")            \
+    F(cuGraphAddDependencies, "cuGraphAddDependencies_v2")                    \
+    F(cuGraphRemoveDependencies, "cuGraphRemoveDependencies_v2")              \
+    F(cuGraphDestroyNode, "cuGraphDestroyNode")                               \
     F(cuGraphNodeGetType, "cuGraphNodeGetType")                               \
     F(cuGraphKernelNodeGetParams, "cuGraphKernelNodeGetParams_v2")            \
     F(cuGraphKernelNodeSetParams, "cuGraphKernelNodeSetParams_v2")            \

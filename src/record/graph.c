@@ -1,6 +1,7 @@
 #include "record/graph.h"
 
 #include "base/memory.h"
+#include "record/fix.h"
 #include "record/handle_map.h"
 #include "record/ids.h"
 #include "record/probe.h"
@@ -402,8 +403,16 @@ static bool is_named(const gv_exec *exec, const char *name)
     return has_kernel(exec->snapshot, name);
 }
 
+gv_snapshot *gv_graph_read(CUgraph graph)
+{
+    pthread_mutex_lock(&lock);
+    gv_snapshot *snapshot = gv_snapshot_take(graph, GV_GRAPH_BUILT, false, place_of, NULL, NULL);
+    pthread_mutex_unlock(&lock);
+    return snapshot;
+}
+
 // Under the lock: reads the graph into the row and writes it.
-static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operation_kind)
+static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operation_kind, gv_fixing *fixing)
 {
     gv_exec *exec = &row->exec;
     gv_snapshot_free(exec->snapshot);
@@ -418,6 +427,7 @@ static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operat
     if (exec->snapshot) {
         exec->snapshot->stack = gv_stack();
         gv_snapshot_write(exec->snapshot);
+        gv_fix_write(fixing, exec->snapshot);
         gv_probe_exec(exec->id, exec->snapshot);
         exec->named = is_named(exec, gv_state.options.graph);
     } else {
@@ -438,7 +448,7 @@ static unsigned origin_of(CUgraph graph)
     return captured ? GV_GRAPH_CAPTURED : GV_GRAPH_BUILT;
 }
 
-void gv_exec_created(CUgraphExec handle, CUgraph graph, unsigned long long flags)
+void gv_exec_created(CUgraphExec handle, CUgraph graph, unsigned long long flags, gv_fixing *fixing)
 {
     pthread_mutex_lock(&lock);
     exec_row *row = gv_calloc(1, sizeof *row);
@@ -446,7 +456,8 @@ void gv_exec_created(CUgraphExec handle, CUgraph graph, unsigned long long flags
         row->exec.handle = handle;
         row->exec.id = gv_next_exec_id();
         row->exec.flags = flags;
-        adopt(row, graph, origin_of(graph), GV_OP_INSTANTIATE);
+        row->exec.fixed = gv_fix_keep(fixing, NULL);
+        adopt(row, graph, origin_of(graph), GV_OP_INSTANTIATE, fixing);
         gv_verbose("graph #%llu: %zu nodes, %zu edges, instantiated as exec #%llu%s%s",
                    (unsigned long long)(row->exec.snapshot ? row->exec.snapshot->id : 0),
                    row->exec.snapshot ? row->exec.snapshot->node_count : 0,
@@ -460,12 +471,16 @@ void gv_exec_created(CUgraphExec handle, CUgraph graph, unsigned long long flags
     pthread_mutex_unlock(&lock);
 }
 
-void gv_exec_updated(CUgraphExec handle, CUgraph graph)
+void gv_exec_updated(CUgraphExec handle, CUgraph graph, gv_fixing *fixing)
 {
     pthread_mutex_lock(&lock);
     exec_row *row = row_of(handle);
-    if (row)
-        adopt(row, graph, GV_GRAPH_UPDATED, GV_OP_EXEC_UPDATE);
+    if (row) {
+        row->exec.fixed = gv_fix_keep(fixing, row->exec.fixed);
+        // With --fix alone nobody reads the snapshots, and a program may update at every launch.
+        if (!gv_state.options.light || gv_fix_tells(fixing))
+            adopt(row, graph, GV_GRAPH_UPDATED, GV_OP_EXEC_UPDATE, fixing);
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -493,6 +508,7 @@ void gv_exec_destroyed(gv_exec *exec)
     gv_operation_record operation = {.kind = GV_OP_EXEC_DESTROY, .object = exec->id};
     gv_operation(&operation);
     gv_snapshot_free(exec->snapshot);
+    gv_fixed_free(exec->fixed);
     gv_free(row->templates);
     gv_handle_map_clear(&row->by_node);
     gv_free(row);

@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 typedef struct gv_snapshot gv_snapshot;
+typedef struct gv_fixing gv_fixing; // record/fix.h
+typedef struct gv_fixed gv_fixed;
 typedef struct gv_conditions gv_conditions;
 
 // What a conditional node decides by, as the program made it. `size` 0: the making of the node or of its handle was not
@@ -52,7 +54,9 @@ struct gv_snapshot {
 
 typedef struct gv_exec {
     CUgraphExec handle;
+    gv_fixed *fixed; // the edges of a fix file that it runs with, for its updates; NULL: none
     uint64_t id;
+    bool fix_asked; // a fix file was looked into at one of its updates
     unsigned long long flags;
     uint64_t launches; // launches seen so far
     uint64_t epoch;    // of gv_arm_next, as last seen
@@ -108,8 +112,12 @@ void gv_graph_destroyed(CUgraph graph);
 // ---- Executable graphs ----
 // All take a lock of their own and may call the driver.
 
-void gv_exec_created(CUgraphExec handle, CUgraph graph, unsigned long long flags);
-void gv_exec_updated(CUgraphExec handle, CUgraph graph);
+// Reads the graph as it is, without keeping or cloning it. NULL when memory is out.
+gv_snapshot *gv_graph_read(CUgraph graph);
+
+// `fixing` (record/fix.h) is what a fix file did to the graph, which still has the added edges; NULL: nothing.
+void gv_exec_created(CUgraphExec handle, CUgraph graph, unsigned long long flags, gv_fixing *fixing);
+void gv_exec_updated(CUgraphExec handle, CUgraph graph, gv_fixing *fixing);
 
 // Destroying takes three steps, because the driver may refuse it (during a capture it does) and may give the handle to
 // another exec as soon as it does not: the row is taken out, and then freed or put back. NULL is allowed.

@@ -1,6 +1,7 @@
 // Hooks of the graph API: nodes that are added, graphs that are copied, executable graphs that are made, changed and
 // launched.
 #include "record/arm.h"
+#include "record/fix.h"
 #include "record/graph.h"
 #include "record/hook.h"
 #include "record/ids.h"
@@ -12,7 +13,7 @@
 #define GV_ADD_HOOK(symbol, parameters, arguments) \
     GV_HOOK(symbol, parameters, arguments)         \
     {                                              \
-        if (!gv_enter())                           \
+        if (!gv_enter_graph())                     \
             return real arguments;                 \
         CUresult result = real arguments;          \
         if (result == CUDA_SUCCESS)                \
@@ -43,7 +44,7 @@ GV_ADD_HOOK(cuGraphAddMemFreeNode, (HEAD, CUdeviceptr pointer), (node, graph, fr
 
 GV_HOOK(cuGraphAddChildGraphNode, (HEAD, CUgraph child), (node, graph, from, count, child))
 {
-    if (!gv_enter())
+    if (!gv_enter_graph())
         return real(node, graph, from, count, child);
     CUresult result = real(node, graph, from, count, child);
     if (result == CUDA_SUCCESS)
@@ -64,7 +65,7 @@ static void any_added(CUgraph graph, CUgraphNode node, const CUgraphNodeParams *
 
 GV_HOOK(cuGraphAddNode, (HEAD, CUgraphNodeParams *params), (node, graph, from, count, params))
 {
-    if (!gv_enter())
+    if (!gv_enter_graph())
         return real(node, graph, from, count, params);
     CUresult result = real(node, graph, from, count, params);
     if (result == CUDA_SUCCESS)
@@ -78,7 +79,7 @@ GV_HOOK(cuGraphAddNode_v2,
          CUgraphNodeParams *params),
         (node, graph, from, data, count, params))
 {
-    if (!gv_enter())
+    if (!gv_enter_graph())
         return real(node, graph, from, data, count, params);
     CUresult result = real(node, graph, from, data, count, params);
     if (result == CUDA_SUCCESS)
@@ -91,7 +92,7 @@ GV_HOOK(cuGraphConditionalHandleCreate,
         (CUgraphConditionalHandle * handle, CUgraph graph, CUcontext context, unsigned initial, unsigned flags),
         (handle, graph, context, initial, flags))
 {
-    if (!gv_enter())
+    if (!gv_enter_graph())
         return real(handle, graph, context, initial, flags);
     CUresult result = real(handle, graph, context, initial, flags);
     if (result == CUDA_SUCCESS)
@@ -102,7 +103,7 @@ GV_HOOK(cuGraphConditionalHandleCreate,
 
 GV_HOOK(cuGraphClone, (CUgraph * copy, CUgraph original), (copy, original))
 {
-    if (!gv_enter())
+    if (!gv_enter_graph())
         return real(copy, original);
     CUresult result = real(copy, original);
     if (result == CUDA_SUCCESS)
@@ -113,7 +114,7 @@ GV_HOOK(cuGraphClone, (CUgraph * copy, CUgraph original), (copy, original))
 
 GV_HOOK(cuGraphDestroy, (CUgraph graph), (graph))
 {
-    if (!gv_enter())
+    if (!gv_enter_graph())
         return real(graph);
     gv_graph_destroyed(graph);
     CUresult result = real(graph);
@@ -127,11 +128,15 @@ GV_HOOK(cuGraphDestroy, (CUgraph graph), (graph))
     GV_HOOK(symbol, (CUgraphExec * exec, CUgraph graph, CUgraphNode * node, char *log, size_t size), \
             (exec, graph, node, log, size))                                                          \
     {                                                                                                \
-        if (!gv_enter())                                                                             \
+        if (!gv_enter_graph())                                                                       \
             return real(exec, graph, node, log, size);                                               \
+        gv_fixing *fixing = gv_fix_instantiate(graph, 0);                                            \
         CUresult result = real(exec, graph, node, log, size);                                        \
+        if (result != CUDA_SUCCESS && gv_fix_retry(fixing, result))                                  \
+            result = real(exec, graph, node, log, size);                                             \
         if (result == CUDA_SUCCESS)                                                                  \
-            gv_exec_created(*exec, graph, 0);                                                        \
+            gv_exec_created(*exec, graph, 0, fixing);                                                \
+        gv_fix_end(fixing, NULL);                                                                    \
         gv_leave();                                                                                  \
         return result;                                                                               \
     }
@@ -141,11 +146,15 @@ GV_INSTANTIATE_LOG_HOOK(cuGraphInstantiate_v2)
 GV_HOOK(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags),
         (exec, graph, flags))
 {
-    if (!gv_enter())
+    if (!gv_enter_graph())
         return real(exec, graph, flags);
+    gv_fixing *fixing = gv_fix_instantiate(graph, flags);
     CUresult result = real(exec, graph, flags);
+    if (result != CUDA_SUCCESS && gv_fix_retry(fixing, result))
+        result = real(exec, graph, flags);
     if (result == CUDA_SUCCESS)
-        gv_exec_created(*exec, graph, flags);
+        gv_exec_created(*exec, graph, flags, fixing);
+    gv_fix_end(fixing, NULL);
     gv_leave();
     return result;
 }
@@ -153,11 +162,15 @@ GV_HOOK(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigne
 GV_HOOK_PAIR(cuGraphInstantiateWithParams, _ptsz,
              (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params), (exec, graph, params))
 {
-    if (!gv_enter())
+    if (!gv_enter_graph())
         return real(exec, graph, params);
+    gv_fixing *fixing = gv_fix_instantiate(graph, params ? params->flags : 0);
     CUresult result = real(exec, graph, params);
+    if (result != CUDA_SUCCESS && gv_fix_retry(fixing, result))
+        result = real(exec, graph, params);
     if (result == CUDA_SUCCESS)
-        gv_exec_created(*exec, graph, params->flags);
+        gv_exec_created(*exec, graph, params->flags, fixing);
+    gv_fix_end(fixing, NULL);
     gv_leave();
     return result;
 }
@@ -165,29 +178,33 @@ GV_HOOK_PAIR(cuGraphInstantiateWithParams, _ptsz,
 GV_HOOK(cuGraphExecUpdate, (CUgraphExec exec, CUgraph graph, CUgraphNode *error_node, CUgraphExecUpdateResult *outcome),
         (exec, graph, error_node, outcome))
 {
-    if (!gv_enter())
+    if (!gv_enter_graph())
         return real(exec, graph, error_node, outcome);
+    gv_fixing *fixing = gv_fix_update(exec, graph);
     CUresult result = real(exec, graph, error_node, outcome);
     if (result == CUDA_SUCCESS)
-        gv_exec_updated(exec, graph);
+        gv_exec_updated(exec, graph, fixing);
+    gv_fix_end(fixing, result == CUDA_SUCCESS ? NULL : error_node);
     gv_leave();
     return result;
 }
 
 GV_HOOK(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info), (exec, graph, info))
 {
-    if (!gv_enter())
+    if (!gv_enter_graph())
         return real(exec, graph, info);
+    gv_fixing *fixing = gv_fix_update(exec, graph);
     CUresult result = real(exec, graph, info);
     if (result == CUDA_SUCCESS)
-        gv_exec_updated(exec, graph);
+        gv_exec_updated(exec, graph, fixing);
+    gv_fix_end(fixing, result == CUDA_SUCCESS || !info ? NULL : &info->errorNode);
     gv_leave();
     return result;
 }
 
 GV_HOOK(cuGraphExecDestroy, (CUgraphExec exec), (exec))
 {
-    if (!gv_enter())
+    if (!gv_enter_graph())
         return real(exec);
     gv_exec *row = gv_exec_take(exec);
     CUresult result = real(exec);

@@ -307,7 +307,7 @@ GV_BATCH_HOOK(cuStreamBatchMemOp_v2)
 
 GV_HOOK_PAIR(cuStreamBeginCapture_v2, _ptsz, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
 {
-    if (!gv_enter())
+    if (!gv_enter_graph())
         return real(stream, mode);
     gv_gate_enter();
     CUresult result = real(stream, mode);
@@ -320,7 +320,7 @@ GV_HOOK_PAIR(cuStreamBeginCapture_v2, _ptsz, (CUstream stream, CUstreamCaptureMo
 
 GV_HOOK_PAIR(cuStreamBeginCapture, _ptsz, (CUstream stream), (stream))
 {
-    if (!gv_enter())
+    if (!gv_enter_graph())
         return real(stream);
     gv_gate_enter();
     CUresult result = real(stream);
@@ -336,7 +336,7 @@ GV_HOOK_PAIR(cuStreamBeginCaptureToGraph, _ptsz,
               size_t count, CUstreamCaptureMode mode),
              (stream, graph, dependencies, data, count, mode))
 {
-    if (!gv_enter())
+    if (!gv_enter_graph())
         return real(stream, graph, dependencies, data, count, mode);
     gv_gate_enter();
     CUresult result = real(stream, graph, dependencies, data, count, mode);

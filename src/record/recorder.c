@@ -3,6 +3,8 @@
 #include "base/memory.h"
 #include "record/arm.h"
 #include "record/differ.h"
+#include "record/fix.h"
+#include "record/graph.h"
 #include "record/hook.h"
 #include "record/ids.h"
 #include "record/probe.h"
@@ -193,6 +195,9 @@ static void read_options(gv_record_options *options)
     if (graph)
         snprintf(options->graph, sizeof options->graph, "%s", graph);
     options->stacks = !stacks || strcmp(stacks, "0") != 0;
+    const char *light = getenv("GRAVEL_LIGHT");
+    options->light = light && strcmp(light, "1") == 0;
+    options->stacks = options->stacks && !options->light;
     options->verbose = verbose && *verbose && strcmp(verbose, "0") != 0;
     if (stall && atof(stall) > 0)
         options->stall_seconds = atof(stall);
@@ -337,6 +342,7 @@ static void start(void)
     atomic_store(&sequence, 0);
     write_process();
     gv_differ_write_settings();
+    gv_fix_open();
     gv_flush();
     atomic_store(&phase, GV_PHASE_RECORDING);
 }
@@ -346,7 +352,7 @@ bool gv_inside(void)
     return depth > 0;
 }
 
-bool gv_enter(void)
+static bool enter(bool graph)
 {
     if (depth > 0)
         return false;
@@ -366,11 +372,21 @@ bool gv_enter(void)
         depth--;
         now = atomic_load(&phase);
     }
-    if (now != GV_PHASE_RECORDING)
+    if (now != GV_PHASE_RECORDING || (gv_state.options.light && !graph && !gv_captures_active()))
         return false;
     kept_errno = errno;
     depth = 1;
     return true;
+}
+
+bool gv_enter(void)
+{
+    return enter(false);
+}
+
+bool gv_enter_graph(void)
+{
+    return enter(true);
 }
 
 void gv_leave(void)
@@ -413,7 +429,7 @@ uint64_t gv_operation_defining(gv_operation_record *operation, void (*define)(ui
     operation->sequence = atomic_fetch_add(&sequence, 1) + 1;
     if (define)
         define(operation->sequence, user);
-    gv_status status = gv_write_operation(gv_state.writer, operation);
+    gv_status status = gv_state.options.light ? GV_OK : gv_write_operation(gv_state.writer, operation);
     pthread_mutex_unlock(&order_lock);
     if (status == GV_ERR_IO) {
         const char *why = gv_writer_failure(gv_state.writer);

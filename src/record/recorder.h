@@ -32,6 +32,7 @@ typedef struct gv_record_options {
     char graph[256];                      // only graphs this names (gv_graph_matches); empty: all
     bool stacks;
     bool verbose;
+    bool light;               // only a fix file is applied: no operations in the trace
     uint64_t loop_iterations; // of one run of a loop, how many are recorded
     double stall_seconds;     // how long a node may make no progress before the watchdog speaks
     uint64_t compare_bytes; // most device memory for copies to compare with (src/record/opaque.c)
@@ -55,6 +56,10 @@ extern gv_recorder gv_state;
 // same thread (the driver's own, ours, a callback's) are not recorded.
 bool gv_enter(void);
 void gv_leave(void);
+
+// The same for hooks that a fix file needs: those that make, change and end graphs and begin captures. With --fix alone
+// (`light`) only these are entered, and while a capture is under way the others too.
+bool gv_enter_graph(void);
 
 // Is the calling thread between gv_enter and gv_leave, or inside gv_guard?
 bool gv_inside(void);

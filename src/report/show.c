@@ -11,6 +11,7 @@
 #include "report/table.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SCHEMA_VERSION = 1, NAME_WIDTH = 48, RANGES_SHOWN = 2 };
@@ -175,17 +176,54 @@ static gv_status show_nodes(show_context *show)
 // ---- edges ------------------------------------------------------------------------------------------------------
 
 static const gv_column edge_columns[] = {
-    {"graph", "graph", true}, {"from", "from", true},     {"from_name", "name", false},
-    {"to", "to", true},       {"to_name", "name", false}, {"kind", "kind", false},
+    {"graph", "graph", true},   {"from", "from", true},  {"from_name", "name", false}, {"to", "to", true},
+    {"to_name", "name", false}, {"kind", "kind", false}, {"added", "added", false},
 };
+
+typedef struct added_pair {
+    uint64_t graph, from, to;
+} added_pair;
+
+static int by_pair(const void *left, const void *right)
+{
+    const added_pair *a = left, *b = right;
+    if (a->graph != b->graph)
+        return a->graph < b->graph ? -1 : 1;
+    if (a->from != b->from)
+        return a->from < b->from ? -1 : 1;
+    return a->to < b->to ? -1 : a->to > b->to;
+}
+
+// The edges that came from a fix file, in order. NULL when memory is out.
+static added_pair *added_pairs(const gv_trace *trace, size_t *count)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < trace->fix_applied_count; i++)
+        total += trace->fixes_applied[i].edges.count / 2;
+    added_pair *pairs = gv_calloc(total, sizeof *pairs);
+    *count = 0;
+    for (size_t i = 0; pairs && i < trace->fix_applied_count; i++) {
+        const gv_fix_applied *applied = &trace->fixes_applied[i];
+        for (size_t e = 0; e + 1 < applied->edges.count; e += 2)
+            pairs[(*count)++] = (added_pair){applied->graph, applied->edges.items[e], applied->edges.items[e + 1]};
+    }
+    if (pairs)
+        qsort(pairs, *count, sizeof *pairs, by_pair);
+    return pairs;
+}
 
 static gv_status show_edges(show_context *show)
 {
     const gv_trace *trace = show->trace;
+    size_t added_count;
+    added_pair *added = added_pairs(trace, &added_count);
+    if (!added)
+        return gv_fail(show->error, GV_ERR_MEMORY, "out of memory while the edges were listed");
     for (size_t id = 1; id < trace->graph_count; id++) {
         const gv_graph *graph = gv_trace_graph(trace, id);
         for (size_t i = 0; graph && wanted(show, id) && i < graph->edge_count; i++) {
             const gv_edge *edge = &graph->edges[i];
+            const added_pair pair = {id, edge->from, edge->to};
             gv_table_index(&show->table, id);
             gv_table_index(&show->table, edge->from);
             put_node_name(show, graph, edge->from);
@@ -194,7 +232,48 @@ static gv_status show_edges(show_context *show)
             gv_table_text(&show->table, edge->from_port == 2   ? "launch order"
                                         : edge->from_port == 1 ? "programmatic"
                                                                : "ordinary");
+            gv_table_bool(&show->table, bsearch(&pair, added, added_count, sizeof pair, by_pair) != NULL,
+                          "by the fix file");
         }
+    }
+    gv_free(added);
+    return GV_OK;
+}
+
+// ---- fixes ------------------------------------------------------------------------------------------------------
+
+static const gv_column fix_columns[] = {
+    {"graph", "graph", true},     {"fix", "fix", true},  {"name", "name", false},  {"status", "did", false},
+    {"match", "found by", false}, {"edges", NULL, true}, {"added", "added", true}, {"there", "there already", true},
+    {"reason", "reason", false},
+};
+
+// What the fix file that the program was run with did to each graph.
+static gv_status show_fixes(show_context *show)
+{
+    static const char *const statuses[] = {"refused", "applied", "no entry", "failed"};
+    static const char *const matches[] = {NULL, "exact", "without shapes", "exec"};
+    const gv_trace *trace = show->trace;
+    for (size_t i = 0; i < trace->fix_applied_count; i++) {
+        const gv_fix_applied *applied = &trace->fixes_applied[i];
+        if (!wanted(show, applied->graph))
+            continue;
+        gv_table_index(&show->table, applied->graph);
+        gv_table_id(&show->table, applied->fix);
+        gv_table_text(&show->table, applied->fix ? trace->fixes[applied->fix].name : NULL);
+        gv_table_text(&show->table, statuses[applied->status]);
+        gv_table_text(&show->table, matches[applied->match]);
+        gv_json *json = gv_table_array(&show->table);
+        for (size_t e = 0; json && e + 1 < applied->edges.count; e += 2) {
+            gv_json_open(json, NULL, '[');
+            gv_json_number(json, NULL, applied->edges.items[e]);
+            gv_json_number(json, NULL, applied->edges.items[e + 1]);
+            gv_json_close(json);
+        }
+        gv_table_array_end(&show->table);
+        gv_table_some(&show->table, applied->edges.count / 2);
+        gv_table_some(&show->table, applied->there.count);
+        gv_table_text(&show->table, applied->reason);
     }
     return GV_OK;
 }
@@ -540,6 +619,8 @@ static const struct {
     {"graphs", COLUMNS(graph_columns), show_graphs, "No graph was captured or built.", NULL, 0, NULL},
     {"nodes", COLUMNS(node_columns), show_nodes, "There are no nodes.", NULL, 0, NULL},
     {"edges", COLUMNS(edge_columns), show_edges, "There are no edges.", NULL, 0, NULL},
+    {"fixes", COLUMNS(fix_columns), show_fixes, "No fix file was given (gravel run --fix), or it had no edges.", NULL,
+     0, NULL},
     {"access", COLUMNS(access_columns), show_access, "No launch was recorded with its accesses.", NULL, 0, NULL},
     {"coverage", COLUMNS(coverage_columns), show_coverage,
      "No graph was launched. (Child graphs and bodies count with the graph that they lie in.)", COLUMNS(reason_columns),
@@ -557,10 +638,11 @@ gv_status gv_report_show(FILE *out, const gv_trace *trace, const char *table, ui
     while (chosen < sizeof tables / sizeof *tables && strcmp(tables[chosen].name, table) != 0)
         chosen++;
     if (chosen == sizeof tables / sizeof *tables)
-        return gv_fail(error, GV_ERR_USAGE,
-                       "there is no table \"%s\"; there are graphs, nodes, edges, access, coverage, allocations, "
-                       "launches and diffs",
-                       table);
+        return gv_fail(
+            error, GV_ERR_USAGE,
+            "there is no table \"%s\"; there are graphs, nodes, edges, fixes, access, coverage, allocations, "
+            "launches and diffs",
+            table);
     if (graph_filter && tables[chosen].columns == allocation_columns)
         return gv_fail(error, GV_ERR_USAGE, "allocations belong to no graph: leave out --graph");
     if (graph_filter && !gv_trace_graph(trace, graph_filter))

@@ -505,6 +505,48 @@ static gv_status load_declared(gv_loader *loader, const gv_declared_record *reco
     return copy_text(loader, record->name, &row->name);
 }
 
+static gv_status load_fix(gv_loader *loader, const gv_fix_record *record)
+{
+    if (record->exact.length != 16 || record->without_shapes.length != 16)
+        return malformed(loader, "a fingerprint is not 16 bytes long");
+    gv_error problem = {0};
+    size_t count;
+    if (gv_fix_edge_count(record->edges, &count, &problem) != GV_OK)
+        return malformed(loader, problem.text);
+    gv_fix *row;
+    DEFINE(row, fixes, record->id);
+    row->nodes = record->nodes;
+    TRY(copy_text(loader, record->name, &row->name));
+    TRY(copy_bytes(loader, record->exact, &row->exact));
+    TRY(copy_bytes(loader, record->without_shapes, &row->without_shapes));
+    return copy_numbers(loader, record->edges, &row->edges);
+}
+
+static gv_status load_fix_applied(gv_loader *loader, const gv_fix_applied_record *record)
+{
+    if (record->edges.count % 2)
+        return malformed(loader, "an added edge has one end");
+    gv_fix_applied *row;
+    APPEND(row, fixes_applied, fix_applied_count, fix_applied_capacity);
+    row->graph = record->graph;
+    row->fix = record->fix;
+    row->status = enumerator(record->status, GV_FIX_FAILED, GV_FIX_REFUSED);
+    row->match = enumerator(record->match, GV_FIX_MATCH_EXEC, GV_FIX_MATCH_NONE);
+    TRY(copy_numbers(loader, record->edges, &row->edges));
+    TRY(copy_numbers(loader, record->there, &row->there));
+    return copy_text(loader, record->reason, &row->reason);
+}
+
+static gv_status load_node_time(gv_loader *loader, const gv_node_time_record *record)
+{
+    if (record->graph == 0 || record->node > UINT32_MAX || record->runs == 0)
+        return malformed(loader, "a time names a node that no graph can have, or no run of it");
+    gv_node_time *row;
+    APPEND(row, node_times, node_time_count, node_time_capacity);
+    *row = (gv_node_time){record->launch, record->graph, (uint32_t)record->node, record->duration_ns, record->runs};
+    return GV_OK;
+}
+
 static gv_status load_note(gv_loader *loader, const gv_note_record *record)
 {
     gv_note *row;
@@ -609,6 +651,7 @@ static gv_status make_first_rows(gv_loader *loader)
     FIRST_ROW(functions);
     FIRST_ROW(allocations);
     FIRST_ROW(graphs);
+    FIRST_ROW(fixes);
     if (!GV_GROW(loader->growth, loader->growth_capacity, 1))
         return gv_load_out_of_memory(loader);
     memset(loader->growth, 0, sizeof *loader->growth);
@@ -627,6 +670,7 @@ static void publish_counts(gv_loader *loader)
     trace->function_count = loader->functions.count;
     trace->allocation_count = loader->allocations.count;
     trace->graph_count = loader->graphs.count;
+    trace->fix_count = loader->fixes.count;
 }
 
 gv_status gv_load_records(gv_loader *loader)

@@ -41,7 +41,7 @@ typedef struct gv_loader {
     gv_arena *arena;
     gv_reader *reader;
     gv_error *error;
-    struct id_table strings, modules, stacks, contexts, streams, functions, allocations, graphs;
+    struct id_table strings, modules, stacks, contexts, streams, functions, allocations, graphs, fixes;
     struct id_table execs; // no rows, only which ids exist
     struct graph_growth *growth;
     size_t growth_capacity;
@@ -52,7 +52,8 @@ typedef struct gv_loader {
     struct access_reasons *access_reasons; // beside trace->accesses
     size_t reason_capacity;
     size_t operation_capacity, exec_version_capacity, access_capacity, armed_capacity, note_capacity,
-        execution_capacity, checked_capacity, difference_capacity, setting_capacity;
+        execution_capacity, checked_capacity, difference_capacity, setting_capacity, fix_applied_capacity,
+        node_time_capacity;
     size_t perturbed_capacity, effect_capacity, probe_capacity, declared_capacity;
 } gv_loader;
 

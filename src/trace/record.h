@@ -38,34 +38,37 @@ typedef struct gv_numbers {
 // Ids (string, stack, module, context, stream, event, function, allocation, graph, node, exec, launch) are given by
 // the recorder, count up from 1 within the file, and are never re-used, whatever the driver does with its handles.
 // 0 means "none". A definition stands before its first use.
-#define GV_RECORDS(RECORD)                       \
-    RECORD(0, frame, GV_FRAME_FIELDS)            \
-    RECORD(1, process, GV_PROCESS_FIELDS)        \
-    RECORD(2, string, GV_STRING_FIELDS)          \
-    RECORD(3, module, GV_MODULE_FIELDS)          \
-    RECORD(4, stack, GV_STACK_FIELDS)            \
-    RECORD(5, symbol, GV_SYMBOL_FIELDS)          \
-    RECORD(6, context, GV_CONTEXT_FIELDS)        \
-    RECORD(7, stream, GV_STREAM_FIELDS)          \
-    RECORD(8, function, GV_FUNCTION_FIELDS)      \
-    RECORD(9, allocation, GV_ALLOCATION_FIELDS)  \
-    RECORD(10, operation, GV_OPERATION_FIELDS)   \
-    RECORD(11, graph, GV_GRAPH_FIELDS)           \
-    RECORD(12, node, GV_NODE_FIELDS)             \
-    RECORD(13, edges, GV_EDGES_FIELDS)           \
-    RECORD(14, exec, GV_EXEC_FIELDS)             \
-    RECORD(15, armed, GV_ARMED_FIELDS)           \
-    RECORD(16, access, GV_ACCESS_FIELDS)         \
-    RECORD(17, note, GV_NOTE_FIELDS)             \
-    RECORD(18, end, GV_END_FIELDS)               \
-    RECORD(19, execution, GV_EXECUTION_FIELDS)   \
-    RECORD(20, checked, GV_CHECKED_FIELDS)       \
-    RECORD(21, difference, GV_DIFFERENCE_FIELDS) \
-    RECORD(22, setting, GV_SETTING_FIELDS)       \
-    RECORD(28, perturbed, GV_PERTURBED_FIELDS)   \
-    RECORD(29, effect, GV_EFFECT_FIELDS)         \
-    RECORD(32, probe, GV_PROBE_FIELDS)           \
-    RECORD(33, declared, GV_DECLARED_FIELDS)
+#define GV_RECORDS(RECORD)                         \
+    RECORD(0, frame, GV_FRAME_FIELDS)              \
+    RECORD(1, process, GV_PROCESS_FIELDS)          \
+    RECORD(2, string, GV_STRING_FIELDS)            \
+    RECORD(3, module, GV_MODULE_FIELDS)            \
+    RECORD(4, stack, GV_STACK_FIELDS)              \
+    RECORD(5, symbol, GV_SYMBOL_FIELDS)            \
+    RECORD(6, context, GV_CONTEXT_FIELDS)          \
+    RECORD(7, stream, GV_STREAM_FIELDS)            \
+    RECORD(8, function, GV_FUNCTION_FIELDS)        \
+    RECORD(9, allocation, GV_ALLOCATION_FIELDS)    \
+    RECORD(10, operation, GV_OPERATION_FIELDS)     \
+    RECORD(11, graph, GV_GRAPH_FIELDS)             \
+    RECORD(12, node, GV_NODE_FIELDS)               \
+    RECORD(13, edges, GV_EDGES_FIELDS)             \
+    RECORD(14, exec, GV_EXEC_FIELDS)               \
+    RECORD(15, armed, GV_ARMED_FIELDS)             \
+    RECORD(16, access, GV_ACCESS_FIELDS)           \
+    RECORD(17, note, GV_NOTE_FIELDS)               \
+    RECORD(18, end, GV_END_FIELDS)                 \
+    RECORD(19, execution, GV_EXECUTION_FIELDS)     \
+    RECORD(20, checked, GV_CHECKED_FIELDS)         \
+    RECORD(21, difference, GV_DIFFERENCE_FIELDS)   \
+    RECORD(22, setting, GV_SETTING_FIELDS)         \
+    RECORD(28, perturbed, GV_PERTURBED_FIELDS)     \
+    RECORD(29, effect, GV_EFFECT_FIELDS)           \
+    RECORD(32, probe, GV_PROBE_FIELDS)             \
+    RECORD(33, declared, GV_DECLARED_FIELDS)       \
+    RECORD(34, fix, GV_FIX_FIELDS)                 \
+    RECORD(35, fix_applied, GV_FIX_APPLIED_FIELDS) \
+    RECORD(36, node_time, GV_NODE_TIME_FIELDS)
 
 // Opens every zstd frame. `sequence` counts frames from 0, `first_record` the records of all earlier frames (frame
 // records left out), so that a reader notices a missing frame.
@@ -349,6 +352,36 @@ typedef struct gv_numbers {
     FIELD(5, NUMBER, flags)     /* enum gv_declared_flag */ \
     FIELD(6, NUMBER, operation) /* sequence number of the last operation before it */
 
+// An entry of the fix file that the process was run with (`gravel run --fix`). Node numbers are places in the order of
+// making (trace/fingerprint.h).
+#define GV_FIX_FIELDS(FIELD)                                                                                       \
+    FIELD(1, NUMBER, id)                                                                                           \
+    FIELD(2, TEXT, name)            /* as messages call it */                                                      \
+    FIELD(3, BYTES, exact)          /* fingerprint of the whole graph, 16 bytes */                                 \
+    FIELD(4, BYTES, without_shapes) /* and without shapes */                                                       \
+    FIELD(5, NUMBER, nodes)         /* of the graph itself */                                                      \
+    FIELD(6, NUMBERS, edges) /* each: number in the file from 1, steps, the steps (node number, body), from, to */ \
+    FIELD(7, TEXT, kernels)  /* of each edge the kernels it joins, each ended by a newline; empty: not a kernel */
+
+// What the fix file did to the snapshot `graph`, written behind it: one for each entry that fits, else one with the
+// nearest entry.
+#define GV_FIX_APPLIED_FIELDS(FIELD)                                                                     \
+    FIELD(1, NUMBER, graph)                                                                              \
+    FIELD(2, NUMBER, fix)                                                                                \
+    FIELD(3, NUMBER, status) /* enum gv_fix_status */                                                    \
+    FIELD(4, NUMBER, match)  /* enum gv_fix_match */                                                     \
+    FIELD(5, NUMBERS, edges) /* that were added: pairs (from index, to index) of the snapshot's edges */ \
+    FIELD(6, NUMBERS, there) /* numbers in the fix file of edges that the graph had already */           \
+    FIELD(7, TEXT, reason)   /* why nothing was added */
+
+// How long a node runs by itself, without anything that records it.
+#define GV_NODE_TIME_FIELDS(FIELD)                                               \
+    FIELD(1, NUMBER, launch) /* sequence number of the GRAPH_LAUNCH operation */ \
+    FIELD(2, NUMBER, graph)                                                      \
+    FIELD(3, NUMBER, node)                                                       \
+    FIELD(4, NUMBER, duration_ns) /* sum of its runs */                          \
+    FIELD(5, NUMBER, runs)        /* more than one in the body of a loop */
+
 // Something the reader of a report should know: an incompleteness, a switched-off part, a watchdog's word.
 #define GV_NOTE_FIELDS(FIELD)                              \
     FIELD(1, NUMBER, severity) /* enum gv_note_severity */ \
@@ -554,6 +587,21 @@ enum gv_declared_flag {
     GV_DECLARED_ZERO_IS_PAD = 1u << 3,
     GV_DECLARED_MINUS_ONE_IS_PAD = 1u << 4,
     GV_DECLARED_SCRATCH = 1u << 5
+};
+
+// What became of an entry of a fix file at a graph.
+enum gv_fix_status {
+    GV_FIX_REFUSED = 0,   // the graph runs as it is; reason says why
+    GV_FIX_APPLIED = 1,   // its edges are in what runs
+    GV_FIX_NOT_NAMED = 2, // no entry fits the graph; reason says what differs from the nearest one
+    GV_FIX_FAILED = 3     // the edges were added, and the driver did not take the graph with them
+};
+
+enum gv_fix_match {
+    GV_FIX_MATCH_NONE = 0,
+    GV_FIX_MATCH_EXACT = 1,          // the exact fingerprint
+    GV_FIX_MATCH_WITHOUT_SHAPES = 2, // another batch bucket or rank: all but the shapes
+    GV_FIX_MATCH_EXEC = 3            // an update of an executable graph that runs with the edges
 };
 
 enum gv_note_severity { GV_NOTE_INFO = 0, GV_NOTE_INCOMPLETE = 1, GV_NOTE_FAILURE = 2 };

@@ -273,6 +273,40 @@ static void resolve_executions(gv_loader *loader)
     trace->execution_count = kept;
 }
 
+static bool in_graph(const gv_graph *graph, gv_numbers nodes)
+{
+    for (size_t i = 0; i < nodes.count; i++)
+        if (nodes.items[i] >= graph->node_count)
+            return false;
+    return true;
+}
+
+static void resolve_fixes(gv_loader *loader)
+{
+    gv_trace *trace = loader->trace;
+    size_t kept = 0;
+    for (size_t i = 0; i < trace->fix_applied_count; i++) {
+        gv_fix_applied *applied = &trace->fixes_applied[i];
+        bool defined = CHECK(graphs, applied->graph) != 0;
+        CHECK(fixes, applied->fix);
+        if (defined && in_graph(&trace->graphs[applied->graph], applied->edges))
+            trace->fixes_applied[kept++] = *applied;
+        else
+            trace->undefined += defined;
+    }
+    trace->fix_applied_count = kept;
+    kept = 0;
+    for (size_t i = 0; i < trace->node_time_count; i++) {
+        gv_node_time *time = &trace->node_times[i];
+        bool defined = CHECK(graphs, time->graph) != 0;
+        if (defined && time->node < trace->graphs[time->graph].node_count)
+            trace->node_times[kept++] = *time;
+        else
+            trace->undefined += defined;
+    }
+    trace->node_time_count = kept;
+}
+
 static void resolve_rows(gv_loader *loader)
 {
     gv_trace *trace = loader->trace;
@@ -323,5 +357,6 @@ gv_status gv_load_resolve(gv_loader *loader)
     resolve_rows(loader);
     resolve_accesses(loader);
     resolve_executions(loader);
+    resolve_fixes(loader);
     return GV_OK;
 }

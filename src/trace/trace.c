@@ -8,9 +8,9 @@
 
 static void free_loader(gv_loader *loader)
 {
-    struct id_table *tables[] = {&loader->strings,     &loader->modules, &loader->stacks,
-                                 &loader->contexts,    &loader->streams, &loader->functions,
-                                 &loader->allocations, &loader->graphs,  &loader->execs};
+    struct id_table *tables[] = {&loader->strings, &loader->modules,   &loader->stacks,      &loader->contexts,
+                                 &loader->streams, &loader->functions, &loader->allocations, &loader->graphs,
+                                 &loader->execs,   &loader->fixes};
     const size_t count = sizeof tables / sizeof tables[0]; // NOLINT(bugprone-sizeof-expression): they are pointers
     for (size_t i = 0; i < count; i++)
         gv_free(tables[i]->defined);
@@ -121,6 +121,9 @@ void gv_trace_free(gv_trace *trace)
     gv_free(trace->effects);
     gv_free(trace->probes);
     gv_free(trace->declared);
+    gv_free(trace->fixes);
+    gv_free(trace->fixes_applied);
+    gv_free(trace->node_times);
     gv_free(trace->notes);
     if (trace->storage) {
         gv_free(trace->storage->lives.lives);
@@ -129,6 +132,17 @@ void gv_trace_free(gv_trace *trace)
         gv_free(trace->storage);
     }
     gv_free(trace);
+}
+
+gv_status gv_fix_edge_count(gv_numbers edges, size_t *count, gv_error *error)
+{
+    *count = 0;
+    for (size_t at = 0; at < edges.count; (*count)++) {
+        if (edges.count - at < 4 || edges.items[at + 1] > (edges.count - at - 4) / 2)
+            return gv_fail(error, GV_ERR_FORMAT, "an entry of a fix file has a part of an edge");
+        at += 4 + 2 * (size_t)edges.items[at + 1];
+    }
+    return GV_OK;
 }
 
 const uint64_t *gv_node_bodies(const gv_node *node, size_t *count)

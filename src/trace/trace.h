@@ -188,6 +188,31 @@ typedef struct gv_declared {
     uint64_t operation;
 } gv_declared;
 
+// An entry of the fix file that the process was run with.
+typedef struct gv_fix {
+    const char *name;
+    gv_bytes exact, without_shapes; // 16 bytes each
+    uint64_t nodes;
+    gv_numbers edges; // as in the record; gv_fix_edge_count has checked it
+} gv_fix;
+
+// What the fix file did to a graph.
+typedef struct gv_fix_applied {
+    uint64_t graph, fix; // fix: 0 when there was no entry to compare with
+    enum gv_fix_status status;
+    enum gv_fix_match match;
+    gv_numbers edges;   // pairs of node indices
+    gv_numbers there;   // numbers of edges in the fix file
+    const char *reason; // "" when applied
+} gv_fix_applied;
+
+// How long a node runs by itself, unrecorded.
+typedef struct gv_node_time {
+    uint64_t launch, graph;
+    uint32_t node;
+    uint64_t duration_ns, runs; // duration: the sum of all runs; runs: at least 1
+} gv_node_time;
+
 typedef struct gv_note {
     enum gv_note_severity severity;
     const char *text;
@@ -236,6 +261,12 @@ typedef struct gv_trace {
     size_t difference_count;
     gv_setting *settings; // in file order
     size_t setting_count;
+    gv_fix *fixes;
+    size_t fix_count;
+    gv_fix_applied *fixes_applied; // in file order
+    size_t fix_applied_count;
+    gv_node_time *node_times; // in file order
+    size_t node_time_count;
     gv_note *notes;
     size_t note_count;
     gv_perturbed *perturbed; // these four in file order
@@ -261,6 +292,9 @@ void gv_trace_free(gv_trace *trace);
 // The bodies of a conditional node: graph ids in the driver's order, 0 where one is not in the trace. *count is 0 for
 // any other node, and for one whose bodies were not recorded.
 const uint64_t *gv_node_bodies(const gv_node *node, size_t *count);
+
+// How many edges an entry of a fix file has. GV_ERR_FORMAT: it has a part of one.
+gv_status gv_fix_edge_count(gv_numbers edges, size_t *count, gv_error *error);
 
 // The operation with this sequence number, or NULL.
 const gv_operation *gv_trace_operation(const gv_trace *trace, uint64_t sequence);
