@@ -114,7 +114,7 @@ static gv_status gather(const gv_findings *findings, const catalogue *all, gv_fi
 {
     for (size_t i = 0; i < findings->count; i++) {
         const gv_finding *finding = &findings->items[i];
-        if (finding->id == GV_FINDING_INCOMPLETE || finding->suppressed)
+        if (!finding->pair_count || finding->suppressed)
             continue;
         const gv_fix_member *graph = find_graph(all, finding->trace, top_of(finding->trace, finding->graph));
         gv_fix_group *group = graph ? group_of(plan, all, graph) : NULL;
@@ -437,6 +437,8 @@ static gv_status solve_layout(gv_fix_group *group, const gv_layout *l, const gv_
     for (size_t e = 0; e < solution.count && !status; e++) {
         group->edge_count++;
         status = fill_edge(l, &solution, e, pairs, &group->edges[e], error);
+        if (!status)
+            gv_fix_find_cause(group, &group->edges[e]);
     }
     gv_fix_solution_free(&solution);
     return status;
@@ -472,7 +474,10 @@ gv_status gv_fix_plan_make(gv_trace *const *traces, size_t trace_count, const gv
     catalogue all = {0};
     gv_status status = GV_OK;
     // Most traces have no race: then no graph needs to be recognised.
-    if (gv_findings_races(findings))
+    bool races = false;
+    for (size_t i = 0; i < findings->count; i++)
+        races |= findings->items[i].pair_count && !findings->items[i].suppressed;
+    if (races)
         status = list_graphs(traces, trace_count, &all, error);
     if (!status)
         status = gather(findings, &all, plan, error);

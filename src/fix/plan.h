@@ -5,6 +5,7 @@
 
 #include "detect/finding.h"
 #include "fix/fix_file.h"
+#include "fix/solve.h"
 #include "trace/trace.h"
 
 // A pair of nodes that is to be ordered.
@@ -14,12 +15,21 @@ typedef struct gv_fix_conflict {
     bool reversed; // can only be ordered against the order in which the program made its nodes
 } gv_fix_conflict;
 
+// Why the pairs of an edge conflict, as far as a trace tells. It decides what a person would change.
+enum gv_fix_cause {
+    GV_FIX_CAUSE_DATA,   // the second needs what the first writes
+    GV_FIX_CAUSE_REUSE,  // memory was given out again while the first still used it
+    GV_FIX_CAUSE_SHARED, // both use the same memory, and neither needs what the other writes there
+};
+
 // An edge, in the graphs of the group's first member.
 typedef struct gv_fix_planned {
     uint64_t graph;    // snapshot in which it lies: the member's graph, a child graph or a body
     uint32_t from, to; // indices there
     bool replaces, reversed;
-    uint64_t after;    // critical path with this edge alone
+    uint64_t after; // critical path with this edge alone
+    enum gv_fix_cause cause;
+    size_t lead;       // of its conflicts the one to show: an index of the group's
     size_t *conflicts; // those that it orders alone, or that are not ordered without it
     size_t conflict_count;
 } gv_fix_planned;
@@ -56,6 +66,12 @@ typedef struct gv_fix_plan {
 gv_status gv_fix_plan_make(gv_trace *const *traces, size_t trace_count, const gv_findings *findings, uint64_t budget,
                            gv_fix_plan *plan, gv_error *error);
 void gv_fix_plan_free(gv_fix_plan *plan);
+
+// Fills cause and lead of an edge whose conflicts are known.
+void gv_fix_find_cause(const gv_fix_group *group, gv_fix_planned *edge);
+
+// Does a library that keeps a pool of its own, as PyTorch's caching allocator does, hold this allocation?
+bool gv_fix_is_pooled(const gv_trace *trace, uint64_t allocation);
 
 // The edges as a file, without `reading`. Groups with a refusal are left out. Free with gv_fix_file_free.
 gv_status gv_fix_plan_file(const gv_fix_plan *plan, gv_fix_file *file, gv_error *error);

@@ -374,13 +374,23 @@ void gv_fix_solution_free(gv_fix_solution *solution)
     *solution = (gv_fix_solution){0};
 }
 
+// Some at a time, since a vertex has a bit for each.
+enum { CHECKED_AT_ONCE = 4096 };
+
 bool gv_fix_check(const gv_fix_problem *problem, const gv_fix_link *links, size_t count, bool *ordered)
 {
-    gv_solver s = {.problem = problem};
-    bool enough = solver_open(&s, false) && gv_solver_reach(&s, links, count);
-    for (size_t i = 0; enough && i < s.demand_count; i++)
-        ordered[i] = gv_solver_ordered(&s, i);
-    solver_free(&s);
+    bool enough = true;
+    for (size_t first = 0; enough && first < problem->demand_count; first += CHECKED_AT_ONCE) {
+        gv_fix_problem part = *problem;
+        gv_solver s = {.problem = &part};
+        part.demands += first;
+        part.demand_count -= first;
+        part.demand_count = part.demand_count < CHECKED_AT_ONCE ? part.demand_count : CHECKED_AT_ONCE;
+        enough = solver_open(&s, false) && gv_solver_reach(&s, links, count);
+        for (size_t i = 0; enough && i < s.demand_count; i++)
+            ordered[first + i] = gv_solver_ordered(&s, i);
+        solver_free(&s);
+    }
     return enough;
 }
 

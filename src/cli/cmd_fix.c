@@ -1,0 +1,215 @@
+// gravel fix: the fewest edges that order every race of recorded traces, what they mean, and a file for `gravel run`.
+#include "base/memory.h"
+#include "cli/cli.h"
+#include "cli/suppress.h"
+#include "detect/detect.h"
+#include "report/fix_text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { OPTION_SUPPRESS = 256, OPTION_ALL_PAIRS };
+
+static const gv_option options[] = {
+    {'o', "output", "FILE", "Write the edges to FILE, for `gravel run --fix FILE`."},
+    {OPTION_SUPPRESS, "suppress", "FILE", "Leave the races alone that FILE describes. May be given several times."},
+    {OPTION_ALL_PAIRS, "all-pairs", NULL, "List every pair of nodes that an edge orders."},
+    {'v', "verbose", NULL, "Print whole call stacks."},
+};
+
+typedef struct fix {
+    gv_report_options report;
+    const char *output;
+    gv_suppressions *suppressions;
+    size_t suppression_count, suppression_capacity;
+    gv_trace **traces;
+    size_t trace_count;
+    gv_findings findings;
+    gv_fix_plan plan;
+    gv_fix_outcome outcome;
+} fix;
+
+static bool read_suppressions(fix *state, const char *path)
+{
+    gv_error error = {0};
+    if (!GV_GROW(state->suppressions, state->suppression_capacity, state->suppression_count + 1)) {
+        gv_say("out of memory while %s was read", path);
+        return false;
+    }
+    gv_suppressions *added = &state->suppressions[state->suppression_count++];
+    *added = (gv_suppressions){0};
+    if (gv_suppressions_read(added, path, &error) == GV_OK)
+        return true;
+    gv_say("%s", error.text);
+    return false;
+}
+
+// Returns -1 to go on, else the exit code.
+static int parse(fix *state, gv_parser *parser)
+{
+    for (int id; (id = gv_parse_next(parser)) != GV_PARSE_END;) {
+        switch (id) {
+        case GV_PARSE_HELP: return GV_EXIT_NONE;
+        case GV_PARSE_BAD: return GV_EXIT_USAGE;
+        case 'o': state->output = parser->argument; break;
+        case OPTION_SUPPRESS:
+            if (!read_suppressions(state, parser->argument))
+                return GV_EXIT_USAGE;
+            break;
+        case OPTION_ALL_PAIRS: state->report.all_pairs = true; break;
+        case 'v': state->report.all_stacks = true; break;
+        default: break;
+        }
+    }
+    if (parser->first_operand >= parser->argc)
+        return gv_usage(parser->command, "name the trace to fix: the file that `gravel run -o FILE` wrote");
+    return -1;
+}
+
+static int load(fix *state, char **paths, size_t count)
+{
+    int code = -1;
+    state->traces = gv_calloc(count, sizeof *state->traces);
+    if (!state->traces) {
+        gv_say("out of memory");
+        return GV_EXIT_INPUT;
+    }
+    for (size_t i = 0; i < count; i++) {
+        gv_error error = {0};
+        if (gv_trace_load(paths[i], &state->traces[state->trace_count], &error) == GV_OK) {
+            state->trace_count++;
+        } else {
+            gv_say("%s", error.text);
+            code = GV_EXIT_INPUT;
+        }
+    }
+    return code;
+}
+
+// Detects and suppresses, as `gravel check` does.
+static gv_status find(fix *state, gv_findings *findings, gv_error *error)
+{
+    gv_status status = GV_OK;
+    for (size_t i = 0; i < state->trace_count && status == GV_OK; i++)
+        status = gv_detect(state->traces[i], findings, error);
+    bool *before = gv_calloc(findings->count, sizeof *before);
+    if (!before)
+        status = gv_fail(error, GV_ERR_MEMORY, "out of memory while suppressions were applied");
+    // One file does not undo what another one suppressed.
+    for (size_t i = 0; i < state->suppression_count && status == GV_OK; i++) {
+        for (size_t k = 0; k < findings->count; k++)
+            before[k] = findings->items[k].suppressed;
+        status = gv_suppressions_apply(&state->suppressions[i], findings, error);
+        for (size_t k = 0; k < findings->count; k++)
+            findings->items[k].suppressed |= before[k];
+    }
+    gv_free(before);
+    return status;
+}
+
+static size_t count_races(const gv_findings *findings, bool suppressed)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < findings->count; i++)
+        count += findings->items[i].pair_count && findings->items[i].suppressed == suppressed;
+    return count;
+}
+
+// Looks at the traces again with the edges in them: a fix that leaves a race is none.
+static gv_status check_again(fix *state, gv_error *error)
+{
+    gv_fix_applied *applied = NULL;
+    gv_findings left = {0};
+    gv_status status = gv_fix_apply(&state->plan, SIZE_MAX, &applied, error);
+    if (status == GV_OK)
+        status = find(state, &left, error);
+    state->outcome.left = count_races(&left, false);
+    gv_findings_free(&left);
+    gv_fix_unapply(applied);
+    return status;
+}
+
+static gv_status write_file(fix *state, gv_error *error)
+{
+    gv_fix_file file;
+    gv_status status = gv_fix_plan_file(&state->plan, &file, error);
+    if (status == GV_OK)
+        status = gv_report_fix_readings(&state->plan, &file, error);
+    if (status == GV_OK)
+        status = gv_fix_file_write(&file, state->output, error);
+    gv_fix_file_free(&file);
+    return status;
+}
+
+static int make(fix *state)
+{
+    gv_error error = {0};
+    bool refused = false;
+    gv_status status = find(state, &state->findings, &error);
+    state->outcome.races = count_races(&state->findings, false);
+    state->outcome.suppressed = count_races(&state->findings, true);
+    state->outcome.complete = true;
+    for (size_t i = 0; i < state->findings.count; i++)
+        state->outcome.complete &= state->findings.items[i].id != GV_FINDING_INCOMPLETE;
+    if (status == GV_OK)
+        status =
+            gv_fix_plan_make(state->traces, state->trace_count, &state->findings, GV_FIX_BUDGET, &state->plan, &error);
+    for (size_t g = 0; g < state->plan.group_count; g++)
+        refused |= state->plan.groups[g].refusal != NULL;
+    if (status == GV_OK && state->outcome.races && !refused)
+        status = check_again(state, &error);
+    bool made = status == GV_OK && !refused && !state->outcome.left;
+    if (made && state->output) {
+        state->outcome.output = state->output;
+        status = write_file(state, &error);
+    }
+    if (status == GV_OK)
+        status = gv_report_fix(stdout, state->traces, state->trace_count, &state->plan, &state->outcome, &state->report,
+                               &error);
+    if (status == GV_OK)
+        return made ? GV_EXIT_NONE : GV_EXIT_FINDINGS;
+    gv_say("%s", error.text);
+    return GV_EXIT_INPUT;
+}
+
+static void release(fix *state)
+{
+    gv_fix_plan_free(&state->plan);
+    gv_findings_free(&state->findings);
+    for (size_t i = 0; i < state->trace_count; i++)
+        gv_trace_free(state->traces[i]);
+    gv_free(state->traces);
+    for (size_t i = 0; i < state->suppression_count; i++)
+        gv_suppressions_free(&state->suppressions[i]);
+    gv_free(state->suppressions);
+}
+
+static int run(const gv_command *command, int argc, char **argv)
+{
+    fix state = {0};
+    gv_parser parser = gv_parser_open(command, argc, argv);
+    int code = parse(&state, &parser);
+    if (code < 0)
+        code = load(&state, argv + parser.first_operand, (size_t)(argc - parser.first_operand));
+    if (code < 0)
+        code = make(&state);
+    release(&state);
+    return code;
+}
+
+const gv_command gv_command_fix = {
+    .name = "fix",
+    .summary = "Find the fewest edges that order every race",
+    .synopsis = "[OPTION...] FILE...",
+    .about =
+        "Finds the fewest edges that, added to the recorded graphs, order every pair of nodes that races; says what "
+        "a person would write instead, and what the edges cost. Needs no GPU. Graphs that differ in shapes alone, "
+        "as those of batch sizes and ranks do, get the same edges.",
+    GV_OPTIONS(options),
+    .closing = "Exit code: 0 a fix was made or there is nothing to fix, 1 a race cannot be ordered, 2 wrong usage,\n"
+               "3 a file cannot be read or written.\n\n"
+               "Example:\n"
+               "  gravel fix t.gravel -o fix.json\n"
+               "  gravel run --fix fix.json -- python serve.py\n",
+    .run = run,
+};
