@@ -14,6 +14,46 @@ static gv_status out_of_memory(gv_error *error)
 
 // ---- The file ---------------------------------------------------------------------------------------------------
 
+// The numbers of a graph's nodes are asked for node by node, and cost a sort.
+typedef struct numbering {
+    const gv_trace *trace;
+    uint64_t graph;
+    uint32_t *numbers;
+} numbering;
+
+typedef struct making {
+    numbering *known;
+    size_t count, capacity;
+    gv_error *error;
+} making;
+
+static void making_free(making *m)
+{
+    for (size_t i = 0; i < m->count; i++)
+        gv_free(m->known[i].numbers);
+    gv_free(m->known);
+}
+
+// NULL when memory is out. The one asked for last is looked at first: most nodes of an edge are of one graph.
+static const uint32_t *numbers_of(making *m, const gv_trace *trace, uint64_t graph)
+{
+    for (size_t i = m->count; i-- > 0;) {
+        if (m->known[i].trace == trace && m->known[i].graph == graph) {
+            numbering found = m->known[i];
+            m->known[i] = m->known[m->count - 1];
+            m->known[m->count - 1] = found;
+            return found.numbers;
+        }
+    }
+    uint32_t *numbers = gv_fingerprint_trace_numbers(trace, graph);
+    if (!numbers || !GV_GROW(m->known, m->capacity, m->count + 1)) {
+        gv_free(numbers);
+        return NULL;
+    }
+    m->known[m->count++] = (numbering){trace, graph, numbers};
+    return numbers;
+}
+
 static uint32_t body_number(const gv_trace *trace, uint64_t parent, uint64_t node, uint64_t graph)
 {
     size_t count;
@@ -25,7 +65,7 @@ static uint32_t body_number(const gv_trace *trace, uint64_t parent, uint64_t nod
 }
 
 // The steps from the top graph down to `graph`. The caller frees *path.
-static gv_status make_path(const gv_trace *trace, uint64_t graph, gv_fix_step **path, size_t *depth, gv_error *error)
+static gv_status make_path(making *m, const gv_trace *trace, uint64_t graph, gv_fix_step **path, size_t *depth)
 {
     size_t steps = 0;
     for (uint64_t at = graph; trace->graphs[at].parent; at = trace->graphs[at].parent)
@@ -36,73 +76,70 @@ static gv_status make_path(const gv_trace *trace, uint64_t graph, gv_fix_step **
         return GV_OK;
     *path = gv_calloc(steps, sizeof **path);
     if (!*path)
-        return out_of_memory(error);
+        return out_of_memory(m->error);
     for (uint64_t at = graph; steps; at = trace->graphs[at].parent) {
         uint64_t parent = trace->graphs[at].parent, node = trace->graphs[at].parent_node;
-        uint32_t *numbers = gv_fingerprint_trace_numbers(trace, parent);
+        const uint32_t *numbers = numbers_of(m, trace, parent);
         if (!numbers)
-            return out_of_memory(error);
+            return out_of_memory(m->error);
         (*path)[--steps] = (gv_fix_step){numbers[node], body_number(trace, parent, node, at)};
         ++*depth;
-        gv_free(numbers);
     }
     return GV_OK;
 }
 
-static gv_status make_node(const gv_trace *trace, uint64_t graph, uint64_t index, gv_fix_node *node, gv_error *error)
+static gv_status make_node(making *m, const gv_trace *trace, uint64_t graph, uint64_t index, gv_fix_node *node)
 {
-    uint32_t *numbers = gv_fingerprint_trace_numbers(trace, graph);
+    const uint32_t *numbers = numbers_of(m, trace, graph);
     if (!numbers)
-        return out_of_memory(error);
+        return out_of_memory(m->error);
     node->node = numbers[index];
-    gv_free(numbers);
     const gv_node *record = &trace->graphs[graph].nodes[index];
     if (record->kind != GV_NODE_KERNEL || record->function >= trace->function_count ||
         !trace->functions[record->function].name)
         return GV_OK;
     node->kernel = gv_strdup(trace->functions[record->function].name);
-    return node->kernel ? GV_OK : out_of_memory(error);
+    return node->kernel ? GV_OK : out_of_memory(m->error);
 }
 
-static gv_status make_side(const gv_trace *trace, const gv_side *side, gv_fix_node *node, gv_error *error)
+static gv_status make_side(making *m, const gv_trace *trace, const gv_side *side, gv_fix_node *node)
 {
-    gv_status status = make_path(trace, side->graph, &node->path, &node->depth, error);
-    return status ? status : make_node(trace, side->graph, side->node, node, error);
+    gv_status status = make_path(m, trace, side->graph, &node->path, &node->depth);
+    return status ? status : make_node(m, trace, side->graph, side->node, node);
 }
 
-static gv_status make_pair(const gv_fix_conflict *conflict, gv_fix_pair *pair, gv_error *error)
+static gv_status make_pair(making *m, const gv_fix_conflict *conflict, gv_fix_pair *pair)
 {
     const gv_trace *trace = conflict->finding->trace;
     pair->id = gv_strdup(gv_finding_id_name(conflict->pair->id));
     pair->bytes = conflict->pair->bytes;
     if (!pair->id)
-        return out_of_memory(error);
-    gv_status status = make_side(trace, &conflict->pair->first, &pair->first, error);
-    return status ? status : make_side(trace, &conflict->pair->second, &pair->second, error);
+        return out_of_memory(m->error);
+    gv_status status = make_side(m, trace, &conflict->pair->first, &pair->first);
+    return status ? status : make_side(m, trace, &conflict->pair->second, &pair->second);
 }
 
-static gv_status make_edge(const gv_fix_group *group, const gv_fix_planned *from, gv_fix_edge *edge, gv_error *error)
+static gv_status make_edge(making *m, const gv_fix_group *group, const gv_fix_planned *from, gv_fix_edge *edge)
 {
     const gv_trace *trace = group->members[0].trace;
-    gv_status status = make_path(trace, from->graph, &edge->path, &edge->depth, error);
+    gv_status status = make_path(m, trace, from->graph, &edge->path, &edge->depth);
     if (!status)
-        status = make_node(trace, from->graph, from->from, &edge->from, error);
+        status = make_node(m, trace, from->graph, from->from, &edge->from);
     if (!status)
-        status = make_node(trace, from->graph, from->to, &edge->to, error);
+        status = make_node(m, trace, from->graph, from->to, &edge->to);
     edge->replaces = from->replaces;
     edge->reversed = from->reversed;
     edge->added_ns = group->cost.timed ? from->after - group->cost.before : 0;
     edge->pairs = from->conflict_count;
     edge->orders = gv_calloc(GV_FIX_PAIRS_LISTED, sizeof *edge->orders);
     if (!status && !edge->orders)
-        status = out_of_memory(error);
+        status = out_of_memory(m->error);
     for (size_t i = 0; i < from->conflict_count && i < GV_FIX_PAIRS_LISTED && !status; i++)
-        status = make_pair(&group->conflicts[from->conflicts[i]], &edge->orders[edge->order_count++], error);
+        status = make_pair(m, &group->conflicts[from->conflicts[i]], &edge->orders[edge->order_count++]);
     return status;
 }
 
-static gv_status make_graph(const gv_fix_group *group, const gv_fix_member *member, gv_fix_graph *graph,
-                            gv_error *error)
+static gv_status make_graph(making *m, const gv_fix_group *group, const gv_fix_member *member, gv_fix_graph *graph)
 {
     graph->prints = member->prints;
     graph->nodes = member->trace->graphs[member->graph].node_count;
@@ -110,10 +147,10 @@ static gv_status make_graph(const gv_fix_group *group, const gv_fix_member *memb
     graph->cost = group->cost;
     graph->name = gv_strdup(member->trace->graphs[member->graph].name ? member->trace->graphs[member->graph].name : "");
     graph->edges = gv_calloc(group->edge_count, sizeof *graph->edges);
-    gv_status status = graph->name && graph->edges ? GV_OK : out_of_memory(error);
+    gv_status status = graph->name && graph->edges ? GV_OK : out_of_memory(m->error);
     for (size_t e = 0; e < group->edge_count && !status; e++) {
         graph->edge_count++;
-        status = make_edge(group, &group->edges[e], &graph->edges[e], error);
+        status = make_edge(m, group, &group->edges[e], &graph->edges[e]);
     }
     return status;
 }
@@ -129,24 +166,24 @@ static bool is_listed(const gv_fix_file *file, const gv_fix_member *member)
 
 gv_status gv_fix_plan_file(const gv_fix_plan *plan, gv_fix_file *file, gv_error *error)
 {
-    size_t most = 0, capacity = 0;
+    making m = {.error = error};
+    size_t capacity = 0;
     *file = (gv_fix_file){.made_by = gv_strdup(GRAVEL_VERSION)};
-    for (size_t g = 0; g < plan->group_count; g++)
-        most += plan->groups[g].refusal ? 0 : plan->groups[g].member_count;
     gv_status status = file->made_by ? GV_OK : out_of_memory(error);
     for (size_t g = 0; g < plan->group_count && !status; g++) {
         const gv_fix_group *group = &plan->groups[g];
-        for (size_t m = 0; m < group->member_count && !group->refusal && !status; m++) {
-            if (is_listed(file, &group->members[m]))
+        for (size_t k = 0; k < group->member_count && !group->refusal && !status; k++) {
+            if (is_listed(file, &group->members[k]))
                 continue;
             if (!GV_GROW(file->graphs, capacity, file->graph_count + 1)) {
                 status = out_of_memory(error);
                 break;
             }
             file->graphs[file->graph_count] = (gv_fix_graph){0};
-            status = make_graph(group, &group->members[m], &file->graphs[file->graph_count++], error);
+            status = make_graph(&m, group, &group->members[k], &file->graphs[file->graph_count++]);
         }
     }
+    making_free(&m);
     if (status)
         gv_fix_file_free(file);
     return status;

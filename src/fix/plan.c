@@ -330,10 +330,9 @@ typedef struct level_stream {
 
 // The cure that turns the overlap of the branches at fault off: the streams that conflicting nodes were captured on
 // become one. Where they are not known, all nodes of the level do.
-static gv_status price_side_streams(const gv_layout *l, const gv_layout_pair *pairs, size_t pair_count,
-                                    gv_fix_cost *cost, gv_error *error)
+static gv_status price_side_streams(const gv_layout *l, gv_fix_cost *cost, gv_error *error)
 {
-    level_stream *streams = gv_calloc(pair_count, 2 * sizeof *streams);
+    level_stream *streams = gv_calloc(l->problem.demand_count, 2 * sizeof *streams);
     bool *wanted = gv_calloc(l->problem.spot_count, sizeof *wanted);
     size_t count = 0;
     bool enough = streams && wanted;
@@ -361,8 +360,7 @@ static gv_status price_side_streams(const gv_layout *l, const gv_layout_pair *pa
     return cost->side_streams == UINT64_MAX ? out_of_memory(error) : GV_OK;
 }
 
-static gv_status price(const gv_layout *l, const gv_fix_solution *solution, const gv_layout_pair *pairs,
-                       size_t pair_count, gv_fix_cost *cost, gv_error *error)
+static gv_status price(const gv_layout *l, const gv_fix_solution *solution, gv_fix_cost *cost, gv_error *error)
 {
     cost->before = gv_fix_critical_path(&l->problem, NULL, 0);
     cost->after = gv_fix_critical_path(&l->problem, solution->links, solution->count);
@@ -373,10 +371,10 @@ static gv_status price(const gv_layout *l, const gv_fix_solution *solution, cons
     cost->nodes = l->running;
     if (cost->before == UINT64_MAX || cost->after == UINT64_MAX)
         return out_of_memory(error);
-    return price_side_streams(l, pairs, pair_count, cost, error);
+    return price_side_streams(l, cost, error);
 }
 
-static bool joins_early(const gv_graph *graph, uint32_t from, uint32_t to)
+static bool has_edge(const gv_graph *graph, uint32_t from, uint32_t to)
 {
     for (size_t e = 0; e < graph->edge_count; e++)
         if (graph->edges[e].from == from && graph->edges[e].to == to)
@@ -385,7 +383,7 @@ static bool joins_early(const gv_graph *graph, uint32_t from, uint32_t to)
 }
 
 // Fills one edge: where it lies, what it costs, which conflicts are its.
-static gv_status fill_edge(const gv_layout *l, const gv_fix_solution *solution, size_t e, const gv_layout_pair *pairs,
+static gv_status fill_edge(const gv_layout *l, gv_fix_checker *checker, const gv_fix_solution *solution, size_t e,
                            gv_fix_planned *edge, gv_error *error)
 {
     gv_fix_link link = solution->links[e];
@@ -399,15 +397,15 @@ static gv_status fill_edge(const gv_layout *l, const gv_fix_solution *solution, 
     for (size_t i = 0, k = 0; enough && i < solution->count; i++)
         if (i != e)
             others[k++] = solution->links[i];
-    enough = enough && gv_fix_check(&l->problem, &link, 1, alone) &&
-             gv_fix_check(&l->problem, others, solution->count - 1, without);
+    enough = enough && gv_fix_checker_run(checker, &link, 1, alone) &&
+             gv_fix_checker_run(checker, others, solution->count - 1, without);
     for (size_t i = 0; enough && i < demands; i++)
         if (alone[i] || !without[i])
             edge->conflicts[edge->conflict_count++] = l->demand_pair[i];
     edge->graph = instance->graph;
     edge->from = from - instance->first;
     edge->to = to - instance->first;
-    edge->replaces = joins_early(&l->trace->graphs[instance->graph], edge->from, edge->to);
+    edge->replaces = has_edge(&l->trace->graphs[instance->graph], edge->from, edge->to);
     edge->reversed = l->flat->made[from] > l->flat->made[to];
     edge->after = enough ? gv_fix_critical_path(&l->problem, &link, 1) : UINT64_MAX;
     gv_free(others);
@@ -432,14 +430,17 @@ static gv_status solve_layout(gv_fix_group *group, const gv_layout *l, const gv_
         return status == GV_ERR_MEMORY ? out_of_memory(error) : refuse(group, why.text, error);
     group->at_least = solution.at_least;
     group->edges = gv_calloc(solution.count, sizeof *group->edges);
-    status =
-        group->edges ? price(l, &solution, pairs, group->conflict_count, &group->cost, error) : out_of_memory(error);
+    status = group->edges ? price(l, &solution, &group->cost, error) : out_of_memory(error);
+    gv_fix_checker *checker = gv_fix_checker_open(&l->problem);
+    if (!status && !checker)
+        status = out_of_memory(error);
     for (size_t e = 0; e < solution.count && !status; e++) {
         group->edge_count++;
-        status = fill_edge(l, &solution, e, pairs, &group->edges[e], error);
+        status = fill_edge(l, checker, &solution, e, &group->edges[e], error);
         if (!status)
             gv_fix_find_cause(group, &group->edges[e]);
     }
+    gv_fix_checker_free(checker);
     gv_fix_solution_free(&solution);
     return status;
 }

@@ -318,6 +318,7 @@ static void solver_free(gv_solver *s)
     gv_free(s->before);
     gv_free(s->reached);
     gv_free(s->reaching);
+    *s = (gv_solver){0};
 }
 
 static bool solver_open(gv_solver *s, bool essential)
@@ -337,9 +338,33 @@ static bool solver_open(gv_solver *s, bool essential)
     return s->reached && s->reaching;
 }
 
+static int by_end(const void *left, const void *right)
+{
+    const gv_fix_demand *a = left, *b = right;
+    if (a->to != b->to)
+        return a->to < b->to ? -1 : 1;
+    return a->from < b->from ? -1 : a->from > b->from;
+}
+
+// All edges of a path from a demand's beginning to its end lie between the two in the intended order, so that demands
+// of which no two overlap there need an edge each. The most of them, by the order of their ends.
+static size_t count_apart(gv_solver *s)
+{
+    size_t apart = 0;
+    uint32_t end = 0;
+    qsort(s->demands, s->demand_count, sizeof *s->demands, by_end);
+    for (size_t i = 0; i < s->demand_count; i++) {
+        if (!apart || s->demands[i].from >= end) {
+            end = s->demands[i].to;
+            apart++;
+        }
+    }
+    return apart;
+}
+
 static bool solve(gv_solver *s, uint64_t budget, gv_links *links, size_t *at_least)
 {
-    *at_least = 1;
+    *at_least = count_apart(s);
     return gv_solve_greedy(s, links) && gv_links_prune(s, links) && gv_solve_exact(s, budget, links, at_least) &&
            gv_solve_cheapen(s, links);
 }
@@ -374,23 +399,65 @@ void gv_fix_solution_free(gv_fix_solution *solution)
     *solution = (gv_fix_solution){0};
 }
 
-// Some at a time, since a vertex has a bit for each.
+// Some demands at a time, since a vertex has a bit for each.
 enum { CHECKED_AT_ONCE = 4096 };
+
+struct gv_fix_checker {
+    const gv_fix_problem *whole;
+    gv_fix_problem part; // what the solver at hand is about
+    gv_solver solver;
+    size_t first; // demand of the part; SIZE_MAX: no solver is open
+};
+
+gv_fix_checker *gv_fix_checker_open(const gv_fix_problem *problem)
+{
+    gv_fix_checker *checker = gv_calloc(1, sizeof *checker);
+    if (checker) {
+        checker->whole = problem;
+        checker->first = SIZE_MAX;
+    }
+    return checker;
+}
+
+void gv_fix_checker_free(gv_fix_checker *checker)
+{
+    if (checker)
+        solver_free(&checker->solver);
+    gv_free(checker);
+}
+
+static bool take_part(gv_fix_checker *checker, size_t first)
+{
+    if (checker->first == first)
+        return true;
+    size_t left = checker->whole->demand_count - first;
+    solver_free(&checker->solver);
+    checker->part = *checker->whole;
+    checker->part.demands += first;
+    checker->part.demand_count = left < CHECKED_AT_ONCE ? left : CHECKED_AT_ONCE;
+    checker->solver = (gv_solver){.problem = &checker->part};
+    checker->first = first;
+    return solver_open(&checker->solver, false);
+}
+
+bool gv_fix_checker_run(gv_fix_checker *checker, const gv_fix_link *links, size_t count, bool *ordered)
+{
+    for (size_t first = 0; first < checker->whole->demand_count; first += CHECKED_AT_ONCE) {
+        if (!take_part(checker, first) || !gv_solver_reach(&checker->solver, links, count)) {
+            checker->first = SIZE_MAX;
+            return false;
+        }
+        for (size_t i = 0; i < checker->solver.demand_count; i++)
+            ordered[first + i] = gv_solver_ordered(&checker->solver, i);
+    }
+    return true;
+}
 
 bool gv_fix_check(const gv_fix_problem *problem, const gv_fix_link *links, size_t count, bool *ordered)
 {
-    bool enough = true;
-    for (size_t first = 0; enough && first < problem->demand_count; first += CHECKED_AT_ONCE) {
-        gv_fix_problem part = *problem;
-        gv_solver s = {.problem = &part};
-        part.demands += first;
-        part.demand_count -= first;
-        part.demand_count = part.demand_count < CHECKED_AT_ONCE ? part.demand_count : CHECKED_AT_ONCE;
-        enough = solver_open(&s, false) && gv_solver_reach(&s, links, count);
-        for (size_t i = 0; enough && i < s.demand_count; i++)
-            ordered[first + i] = gv_solver_ordered(&s, i);
-        solver_free(&s);
-    }
+    gv_fix_checker *checker = gv_fix_checker_open(problem);
+    bool enough = checker && gv_fix_checker_run(checker, links, count, ordered);
+    gv_fix_checker_free(checker);
     return enough;
 }
 

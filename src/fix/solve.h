@@ -63,7 +63,15 @@ void gv_fix_solution_free(gv_fix_solution *solution);
 // The heaviest path, with `links` added. UINT64_MAX when memory is out.
 uint64_t gv_fix_critical_path(const gv_fix_problem *problem, const gv_fix_link *links, size_t count);
 
+// Answers which demands some edges order, again and again. Free with gv_fix_checker_free; NULL when memory is out.
+typedef struct gv_fix_checker gv_fix_checker;
+gv_fix_checker *gv_fix_checker_open(const gv_fix_problem *problem);
+void gv_fix_checker_free(gv_fix_checker *checker);
+
 // ordered[i]: do the arcs and `links` order demand i? False when memory is out.
+bool gv_fix_checker_run(gv_fix_checker *checker, const gv_fix_link *links, size_t count, bool *ordered);
+
+// The same for once.
 bool gv_fix_check(const gv_fix_problem *problem, const gv_fix_link *links, size_t count, bool *ordered);
 
 #endif

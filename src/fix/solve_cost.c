@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Ends that are tried on each side, the best by time; and passes over all edges.
-enum { MOST_ENDS = 512, MOST_PASSES = 8 };
+// Ends that are tried on each side, the best by time; and how often an exchange is looked for, at least once an edge.
+enum { MOST_ENDS = 512, MOST_TRIALS = 1024 };
 
 // The longest path that ends with each vertex, and the longest that begins with it.
 typedef struct times {
@@ -144,6 +144,9 @@ static bool exchange_last(gv_solver *s, exchange *x, const gv_links *others, gv_
     for (size_t t = 0; t < tails && t < MOST_ENDS; t++) {
         for (size_t h = 0; h < heads && h < MOST_ENDS; h++) {
             merit now = merit_of(s, &x->without, x->tails[t].spot, x->heads[h].spot);
+            // Both sides come by their times: what follows is longer still.
+            if (now.through > best.through && now.critical >= best.critical)
+                break;
             if (gv_spots_allow(p, now.tail, now.head) && is_better(&now, &best)) {
                 best = now;
                 *edge = (gv_fix_link){now.tail, now.head};
@@ -163,9 +166,9 @@ bool gv_solve_cheapen(gv_solver *s, gv_links *links)
         .tails = gv_calloc(p->spot_count, sizeof *x.tails),
         .heads = gv_calloc(p->spot_count, sizeof *x.heads)};
     bool enough = x.without.ending && x.without.beginning && x.wanted && x.tails && x.heads, changed = true;
-    for (int pass = 0; enough && changed && pass < MOST_PASSES; pass++) {
+    for (size_t trials = 0; enough && changed && trials < MOST_TRIALS;) {
         changed = false;
-        for (size_t i = 0; enough && i < links->count; i++) {
+        for (size_t i = 0; enough && i < links->count; i++, trials++) {
             // The others, with the edge at hand behind them.
             gv_fix_link edge = links->items[i];
             links->items[i] = links->items[links->count - 1];

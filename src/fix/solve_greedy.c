@@ -114,7 +114,92 @@ static bool take_best(const gv_solver *s, heap *h, const uint64_t *open, gv_fix_
     return false;
 }
 
-static bool choose(gv_solver *s, const heap *from, gv_links *links, uint64_t *open)
+// What is needed to carry a new edge's effect on: the edges by the vertices they join, and which vertices changed.
+typedef struct effects {
+    uint32_t *leaving, *entering; // of each vertex 1 + the last edge
+    gv_links links;               // with their ends as vertices
+    uint32_t *next_leaving, *next_entering;
+    size_t leaving_capacity, entering_capacity;
+    bool *changed;
+} effects;
+
+static bool effects_open(effects *f, uint32_t vertices)
+{
+    f->leaving = gv_calloc(vertices, sizeof *f->leaving);
+    f->entering = gv_calloc(vertices, sizeof *f->entering);
+    f->changed = gv_calloc(vertices, sizeof *f->changed);
+    return f->leaving && f->entering && f->changed;
+}
+
+static void effects_free(effects *f)
+{
+    gv_free(f->leaving);
+    gv_free(f->entering);
+    gv_free(f->changed);
+    gv_free(f->links.items);
+    gv_free(f->next_leaving);
+    gv_free(f->next_entering);
+}
+
+// Adds one set to another; true when that changed it.
+static bool unite(uint64_t *into, const uint64_t *from, size_t words)
+{
+    uint64_t added = 0;
+    for (size_t w = 0; w < words; w++) {
+        added |= from[w] & ~into[w];
+        into[w] |= from[w];
+    }
+    return added != 0;
+}
+
+static void spread_on(gv_solver *s, effects *f, uint32_t from, uint32_t to)
+{
+    if (unite(s->reached + (size_t)to * s->words, gv_solver_reached(s, from), s->words))
+        f->changed[to] = true;
+}
+
+static void spread_back(gv_solver *s, effects *f, uint32_t from, uint32_t to)
+{
+    if (unite(s->reaching + (size_t)from * s->words, gv_solver_reaching(s, to), s->words))
+        f->changed[from] = true;
+}
+
+// Adds an edge and all that follows from it to the sets of the vertices behind and in front of it.
+static bool spread(gv_solver *s, effects *f, gv_fix_link link)
+{
+    const gv_fix_problem *p = s->problem;
+    uint32_t tail = p->spots[link.from].out, head = p->spots[link.to].in;
+    size_t at = f->links.count;
+    if (!GV_GROW(f->next_leaving, f->leaving_capacity, at + 1) ||
+        !GV_GROW(f->next_entering, f->entering_capacity, at + 1) || !gv_links_add(&f->links, (gv_fix_link){tail, head}))
+        return false;
+    f->next_leaving[at] = f->leaving[tail];
+    f->next_entering[at] = f->entering[head];
+    f->leaving[tail] = f->entering[head] = (uint32_t)at + 1;
+    spread_on(s, f, tail, head);
+    for (uint32_t v = head; v < p->vertex_count; v++) {
+        if (!f->changed[v])
+            continue;
+        f->changed[v] = false;
+        for (size_t e = s->first_out[v]; e < s->first_out[v + 1]; e++)
+            spread_on(s, f, v, s->out[e]);
+        for (uint32_t e = f->leaving[v]; e; e = f->next_leaving[e - 1])
+            spread_on(s, f, v, f->links.items[e - 1].to);
+    }
+    spread_back(s, f, tail, head);
+    for (uint32_t v = tail + 1; v-- > 0;) {
+        if (!f->changed[v])
+            continue;
+        f->changed[v] = false;
+        for (size_t e = s->first_in[v]; e < s->first_in[v + 1]; e++)
+            spread_back(s, f, s->in[e], v);
+        for (uint32_t e = f->entering[v]; e; e = f->next_entering[e - 1])
+            spread_back(s, f, f->links.items[e - 1].from, v);
+    }
+    return true;
+}
+
+static bool choose(gv_solver *s, const heap *from, effects *f, gv_links *links, uint64_t *open)
 {
     heap h = *from;
     size_t left = s->demand_count;
@@ -129,9 +214,7 @@ static bool choose(gv_solver *s, const heap *from, gv_links *links, uint64_t *op
                 }
             }
         }
-        if (!gv_links_add(links, best))
-            return false;
-        if (!gv_solver_reach(s, links->items, links->count) || !gv_solver_reach_back(s, links->items, links->count))
+        if (!gv_links_add(links, best) || !spread(s, f, best))
             return false;
         left = 0;
         for (size_t i = 0; i < s->demand_count; i++) {
@@ -147,6 +230,7 @@ static bool choose(gv_solver *s, const heap *from, gv_links *links, uint64_t *op
 bool gv_solve_greedy(gv_solver *s, gv_links *links)
 {
     heap h = {0};
+    effects f = {0};
     uint64_t *open = gv_calloc(s->words, sizeof *open);
     bool enough = open && gv_solver_reach(s, NULL, 0) && gv_solver_reach_back(s, NULL, 0);
     for (size_t i = 0; enough && i < s->demand_count; i++)
@@ -154,7 +238,8 @@ bool gv_solve_greedy(gv_solver *s, gv_links *links)
     enough = enough && gather(s, open, &h);
     for (size_t at = h.count / 2; enough && at-- > 0;)
         sink(&h, at);
-    enough = enough && choose(s, &h, links, open);
+    enough = enough && effects_open(&f, s->problem->vertex_count) && choose(s, &h, &f, links, open);
+    effects_free(&f);
     gv_free(h.items);
     gv_free(open);
     return enough;
