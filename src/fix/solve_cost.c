@@ -128,11 +128,19 @@ static bool exchange_last(gv_solver *s, exchange *x, const gv_links *others, gv_
         !measure(s, others, &x->without))
         return false;
     memset(x->wanted, 0, s->words * sizeof *x->wanted);
-    for (size_t i = 0; i < s->demand_count; i++)
-        if (!gv_solver_ordered(s, i))
-            x->wanted[i / 64] |= UINT64_C(1) << i % 64;
+    // The edge lies between the last beginning and the first end of these, since all paths lead forward.
+    uint32_t lowest = 0, highest = UINT32_MAX;
+    for (size_t i = 0; i < s->demand_count; i++) {
+        if (gv_solver_ordered(s, i))
+            continue;
+        x->wanted[i / 64] |= UINT64_C(1) << i % 64;
+        lowest = s->demands[i].from > lowest ? s->demands[i].from : lowest;
+        highest = s->demands[i].to < highest ? s->demands[i].to : highest;
+    }
     size_t tails = 0, heads = 0;
     for (uint32_t i = 0; i < p->spot_count; i++) {
+        if (p->spots[i].out < lowest || p->spots[i].in > highest)
+            continue;
         if (contains(gv_solver_reached(s, p->spots[i].out), x->wanted, s->words))
             x->tails[tails++] = (end){x->without.ending[p->spots[i].out], i};
         if (contains(gv_solver_reaching(s, p->spots[i].in), x->wanted, s->words))
