@@ -118,14 +118,14 @@ static size_t count_races(const gv_findings *findings, bool suppressed)
 // Looks at the traces again with the edges in them: a fix that leaves a race is none.
 static gv_status check_again(fix *state, gv_error *error)
 {
-    gv_fix_applied *applied = NULL;
+    gv_fix_trial *applied = NULL;
     gv_findings left = {0};
     gv_status status = gv_fix_apply(&state->plan, SIZE_MAX, &applied, error);
     if (status == GV_OK)
         status = find(state, &left, error);
     state->outcome.left = count_races(&left, false);
     gv_findings_free(&left);
-    gv_fix_unapply(applied);
+    gv_fix_undo(applied);
     return status;
 }
 

@@ -198,13 +198,13 @@ typedef struct changed_graph {
     size_t edge_count;
 } changed_graph;
 
-struct gv_fix_applied {
+struct gv_fix_trial {
     changed_graph *items;
     size_t count, capacity;
 };
 
 // The graph's edges with one more, or, where a programmatic one joins the two nodes, with that as an ordinary one.
-static gv_status add_edge(gv_fix_applied *applied, gv_graph *graph, uint32_t from, uint32_t to, gv_error *error)
+static gv_status add_edge(gv_fix_trial *applied, gv_graph *graph, uint32_t from, uint32_t to, gv_error *error)
 {
     gv_edge *edges = gv_calloc(graph->edge_count + 1, sizeof *edges);
     if (!edges || !GV_GROW(applied->items, applied->capacity, applied->count + 1)) {
@@ -232,7 +232,7 @@ static gv_flat_node counterpart(const gv_flat_graph *first, const gv_flat_graph 
     return member->nodes[at[first->made[flat]]];
 }
 
-static gv_status apply_to(gv_fix_applied *applied, const gv_fix_group *group, const gv_fix_member *member, size_t skip,
+static gv_status apply_to(gv_fix_trial *applied, const gv_fix_group *group, const gv_fix_member *member, size_t skip,
                           gv_error *error)
 {
     gv_flat_graph first = {0}, flat = {0};
@@ -258,7 +258,7 @@ static gv_status apply_to(gv_fix_applied *applied, const gv_fix_group *group, co
     return status;
 }
 
-gv_status gv_fix_apply(const gv_fix_plan *plan, size_t skip, gv_fix_applied **applied, gv_error *error)
+gv_status gv_fix_apply(const gv_fix_plan *plan, size_t skip, gv_fix_trial **applied, gv_error *error)
 {
     size_t number = 0;
     gv_status status = GV_OK;
@@ -274,13 +274,13 @@ gv_status gv_fix_apply(const gv_fix_plan *plan, size_t skip, gv_fix_applied **ap
         number += group->edge_count;
     }
     if (status) {
-        gv_fix_unapply(*applied);
+        gv_fix_undo(*applied);
         *applied = NULL;
     }
     return status;
 }
 
-void gv_fix_unapply(gv_fix_applied *applied)
+void gv_fix_undo(gv_fix_trial *applied)
 {
     if (!applied)
         return;

@@ -78,11 +78,11 @@ gv_status gv_fix_plan_file(const gv_fix_plan *plan, gv_fix_file *file, gv_error 
 
 // ---- Applying it to traces in memory ----
 
-typedef struct gv_fix_applied gv_fix_applied;
+typedef struct gv_fix_trial gv_fix_trial;
 
 // Adds the edges of the plan to its graphs, so that gv_detect says what is left. `skip` is left out: the number of an
-// edge of all groups together, or SIZE_MAX. Free with gv_fix_unapply, which takes the edges away again.
-gv_status gv_fix_apply(const gv_fix_plan *plan, size_t skip, gv_fix_applied **applied, gv_error *error);
-void gv_fix_unapply(gv_fix_applied *applied);
+// edge of all groups together, or SIZE_MAX. Free with gv_fix_undo, which takes the edges away again.
+gv_status gv_fix_apply(const gv_fix_plan *plan, size_t skip, gv_fix_trial **applied, gv_error *error);
+void gv_fix_undo(gv_fix_trial *applied);
 
 #endif
