@@ -221,13 +221,21 @@ static inline void gravel_rows(const char *name, uint64_t address, uint64_t row_
 }
 
 /* How many rows are real in the graph launches that the calling thread makes from here on, until it says something
- * else; UINT64_MAX: all of them. For a thread that never says so, what any thread said last holds.
+ * else (UINT64_MAX: all of them), and how many rows these graphs were captured for: rows behind those are not theirs.
+ * For a thread that never says so, what any thread said last holds.
  */
+static inline void gravel_batch_rows(uint64_t real, uint64_t captured)
+{
+    typedef void function(uint64_t, uint64_t);
+    function *volatile batch = (function *)dlsym(RTLD_DEFAULT, "gravel_record_batch_rows");
+    if (batch)
+        batch(real, captured);
+}
+
+/* The same for graphs that were captured for all declared rows. */
 static inline void gravel_real_rows(uint64_t count)
 {
-    void (*volatile real)(uint64_t) = (void (*)(uint64_t))dlsym(RTLD_DEFAULT, "gravel_record_real_rows");
-    if (real)
-        real(count);
+    gravel_batch_rows(count, UINT64_MAX);
 }
 
 /* Declares memory that holds nothing from one graph launch to the next: workspaces, intermediate results, a slot that

@@ -32,7 +32,9 @@ enum {
     OPTION_DIFF_DTYPE,
     OPTION_DIFF_TOLERANCE,
     OPTION_FIX,
-    OPTION_LEAVE_OUT
+    OPTION_LEAVE_OUT,
+    OPTION_PAD,
+    OPTION_POISON
 };
 
 static const gv_option options[] = {
@@ -59,6 +61,14 @@ static const gv_option options[] = {
      "Check what was recorded at the end, print the report to standard error, and exit with N if something was "
      "found: a race, or a difference that is laid to order."},
     {OPTION_NO_STACKS, "no-stacks", NULL, "Do not record call stacks: cheaper, but reports name no source lines."},
+    {OPTION_PAD, "pad", "[=WHEN]",
+     "Repeat launches that have padded rows (gravel_rows of gravel.h) with other padding: the first of each graph, or "
+     "with --pad=every=K every K-th. Real rows must not change. Unless --arm is given too, no accesses are recorded."},
+    {OPTION_POISON, "poison", "[=WHEN]",
+     "Repeat launches with memory poisoned that they have to write before they read it (gravel_scratch of gravel.h, "
+     "and "
+     "memory allocated during captures): the first of each graph, or with --poison=every=K every K-th. Unless --arm is "
+     "given too, no accesses are recorded."},
     {OPTION_PROBE, "probe", NULL,
      "Let the program clone tensors in the graphs it captures and compare them with what it computes eagerly "
      "(gravel_probe of gravel.h)."},
@@ -72,7 +82,7 @@ static const gv_option options[] = {
 };
 
 typedef struct run_options {
-    const char *output, *arm, *graph, *diff, *tolerance;
+    const char *output, *arm, *graph, *diff, *tolerance, *pad, *poison;
     gv_string dtypes; // NAME=TYPE, one a line
     bool soft, stacks, verbose, light;
     uint64_t error_exitcode; // 0: not given
@@ -153,6 +163,15 @@ static int parse(run_options *run, gv_parser *parser)
                 return GV_EXIT_USAGE;
             break;
         case OPTION_NO_STACKS: run->stacks = false; break;
+        case OPTION_PAD:
+        case OPTION_POISON: {
+            const char *when = parser->argument ? parser->argument : "first";
+            if (!valid_diff(when))
+                return gv_usage(parser->command, "--%s takes first or every=K, not \"%s\"",
+                                id == OPTION_PAD ? "pad" : "poison", when);
+            *(id == OPTION_PAD ? &run->pad : &run->poison) = when;
+            break;
+        }
         case OPTION_PROBE: run->probe = true; break;
         case OPTION_PROBE_MEMORY:
             if (!gv_parse_number(parser, "--probe-memory", 1, 1u << 24, &run->probe_memory))
@@ -182,10 +201,11 @@ static int parse(run_options *run, gv_parser *parser)
     if (run->fix.left_out && !run->fix.file)
         return gv_usage(parser->command, "--fix-leave-out needs --fix");
     // With a fix file alone nothing is to be found out, only to be put right.
-    run->light = run->fix.file && !run->arm && !run->error_exitcode && !run->probe && !run->diff;
-    // What is not asked for must not be loaded: the differential needs no accesses.
+    run->light =
+        run->fix.file && !run->arm && !run->error_exitcode && !run->probe && !run->diff && !run->pad && !run->poison;
+    // What is not asked for must not be loaded: the differential, padding checks and poison need no accesses.
     if (!run->arm)
-        run->arm = run->light || run->diff ? "none" : "first";
+        run->arm = run->light || run->diff || run->pad || run->poison ? "none" : "first";
     run->program = parser->argv + parser->first_operand;
     return -1;
 }
@@ -243,6 +263,8 @@ static void prepare(void *user)
         setenv("CUDA_INJECTION64_PATH", run->install.record, 0);
     setenv("GRAVEL_TRACE", run->outputs.pattern, 1);
     setenv("GRAVEL_ARM", run->arm, 1);
+    setenv("GRAVEL_PAD", run->pad ? run->pad : "none", 1);
+    setenv("GRAVEL_POISON", run->poison ? run->poison : "none", 1);
     setenv("GRAVEL_DIFF", run->diff ? run->diff : "none", 1);
     setenv("GRAVEL_DIFF_DTYPES", gv_string_text(&run->dtypes), 1);
     setenv("GRAVEL_DIFF_TOLERANCE", run->tolerance ? run->tolerance : "", 1);

@@ -13,7 +13,7 @@ static const gv_option options[] = {
 };
 
 static const char *const tables[] = {"graphs",   "nodes",       "edges",    "fixes", "access",
-                                     "coverage", "allocations", "launches", "diffs"};
+                                     "coverage", "allocations", "launches", "diffs", "perturbed"};
 
 static int run(const gv_command *command, int argc, char **argv)
 {
@@ -38,7 +38,8 @@ static int run(const gv_command *command, int argc, char **argv)
         return gv_usage(command, "name the trace and the table to show");
     if (count < 2)
         return gv_usage(
-            command, "name the table: graphs, nodes, edges, fixes, access, coverage, allocations, launches or diffs");
+            command,
+            "name the table: graphs, nodes, edges, fixes, access, coverage, allocations, launches, diffs or perturbed");
     if (count > 2)
         return gv_usage(command, "one file and one table at a time; \"%s\" is too much", operands[2]);
     const char *table = operands[1];
@@ -71,11 +72,13 @@ static int run(const gv_command *command, int argc, char **argv)
 const gv_command gv_command_show = {
     .name = "show",
     .summary = "Print what a trace holds as tables",
-    .synopsis = "[OPTION...] FILE graphs|nodes|edges|access|coverage|allocations|launches|diffs",
+    .synopsis = "[OPTION...] FILE TABLE",
     .about =
-        "Prints one table of a trace: its graphs, their nodes and edges, which bytes each node of a recorded launch "
-        "accessed, how much of that was seen and why not more, the allocations, the launches of graphs, or those that "
-        "were compared with serial replays.",
+        "Prints one table of a trace. graphs, nodes, edges: its graphs. access: which bytes each node of a recorded "
+        "launch accessed; coverage: how much of that was seen and why not more. allocations. launches: of graphs; "
+        "diffs: "
+        "those that were compared with serial replays; perturbed: those that were repeated with other padding or "
+        "poison.",
     GV_OPTIONS(options),
     .closing = "Exit code: 0 shown, 2 wrong usage, 3 the file cannot be read.\n\n"
                "Example:\n"

@@ -8,6 +8,8 @@ static const gv_detector DETECTORS[] = {
     {"race", "nodes of one graph that access the same bytes without an order between them", gv_detect_race},
     {"diff", "memory that a launch left otherwise than a serial replay of its nodes; names races of the same node",
      gv_detect_diff},
+    {"perturbed", "launches whose results changed with padded rows or with memory that they must not read",
+     gv_detect_perturbed},
     {"probe", "tensors that a graph computed otherwise than the program does eagerly", gv_detect_probe},
     {"incomplete", "what could not be seen, so that silence about it means nothing", gv_detect_incomplete},
 };

@@ -9,6 +9,7 @@
 #include "record/hook.h"
 #include "record/ids.h"
 #include "record/opaque.h"
+#include "record/perturb.h"
 #include "record/probe.h"
 #include "record/recorder.h"
 #include "record/replay.h"
@@ -416,6 +417,7 @@ CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream st
     bool refused = false;
     bool chosen = exec && !gv_stream_is_capturing(stream, per_thread);
     bool armed = chosen && is_due(exec), checked = chosen && gv_check_is_due(exec);
+    bool padded = chosen && gv_pad_is_due(exec), poisoned = chosen && gv_poison_is_due(exec);
     if (armed && take_arm_lock()) {
         enum attempt attempt = run_armed(exec, stream, per_thread, &result, &why);
         pthread_mutex_unlock(&arm_lock);
@@ -435,6 +437,15 @@ CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream st
     }
     // Of a launch that is due for both, the check is made up for at the next one.
     if (checked && gv_check_launch(launch, exec, stream, per_thread, &result, &sequence, &uncompared)) {
+        if (refused && sequence)
+            write_armed(sequence, exec, GV_ARMED_REFUSED, why, 0, 0);
+        gv_leave();
+        return result;
+    }
+    if ((padded && gv_pad_launch(launch, exec, stream, per_thread, &result, &sequence)) ||
+        (poisoned && gv_poison_launch(launch, exec, stream, per_thread, &result, &sequence))) {
+        if (uncompared && sequence)
+            gv_check_refused(exec, sequence, uncompared);
         if (refused && sequence)
             write_armed(sequence, exec, GV_ARMED_REFUSED, why, 0, 0);
         gv_leave();

@@ -7,6 +7,7 @@
 #include "record/rows.h"
 
 #include <stdio.h>
+#include <string.h>
 
 _Static_assert((int)GV_ROWS_IN == GRAVEL_ROWS_IN && (int)GV_ROWS_OUT == GRAVEL_ROWS_OUT &&
                    (int)GV_ROWS_INDEX == GRAVEL_ROWS_INDEX && (int)GV_ROWS_ZERO_IS_PAD == GRAVEL_ROWS_ZERO_IS_PAD &&
@@ -17,7 +18,7 @@ GV_EXPORT void gravel_record_arm_next(void);
 GV_EXPORT void gravel_record_order(uint64_t token, int acquire);
 GV_EXPORT void gravel_record_rows(const char *name, uint64_t address, uint64_t row_bytes, uint64_t rows,
                                   unsigned flags);
-GV_EXPORT void gravel_record_real_rows(uint64_t count);
+GV_EXPORT void gravel_record_batch_rows(uint64_t real, uint64_t captured);
 GV_EXPORT void gravel_record_scratch(const char *name, uint64_t address, uint64_t bytes);
 
 void gravel_record_arm_next(void)
@@ -37,16 +38,31 @@ void gravel_record_order(uint64_t token, int acquire)
 // Rows or scratch memory. Nonsense is said once for each name.
 static void declare(const char *name, uint64_t address, uint64_t row_bytes, uint64_t rows, unsigned flags)
 {
-    gv_rows declared = {.address = address, .row_bytes = row_bytes, .rows = rows, .flags = flags};
+    gv_rows declared;
+    bool fresh = false;
     if (!gv_enter())
         return;
+    memset(&declared, 0, sizeof declared);
+    declared.address = address;
+    declared.row_bytes = row_bytes;
+    declared.rows = rows;
+    declared.flags = flags;
     snprintf(declared.name, sizeof declared.name, "%s", name ? name : "");
     const char *what = flags == GV_ROWS_SCRATCH ? "scratch memory" : "rows";
     const char *why = gv_rows_check(&declared);
     if (!why && !gv_is_live(address, row_bytes * rows, &declared.oldest, &declared.newest))
         why = "no allocated memory holds all of it";
     if (!why)
-        why = gv_rows_declare(&declared);
+        why = gv_rows_declare(&declared, &fresh);
+    if (fresh) {
+        gv_declared_record record = {.name = {declared.name, strlen(declared.name)},
+                                     .address = address,
+                                     .row_bytes = row_bytes,
+                                     .rows = rows,
+                                     .flags = flags,
+                                     .operation = gv_last_operation()};
+        gv_write_declared(gv_state.writer, &record);
+    }
     if (why) {
         char key[64];
         snprintf(key, sizeof key, "%c %.60s", what[0], declared.name);
@@ -63,9 +79,9 @@ void gravel_record_rows(const char *name, uint64_t address, uint64_t row_bytes, 
     declare(name, address, row_bytes, rows, flags & GV_ROWS_SCRATCH ? UINT32_MAX : flags);
 }
 
-void gravel_record_real_rows(uint64_t count)
+void gravel_record_batch_rows(uint64_t real, uint64_t captured)
 {
-    gv_rows_set_real(count);
+    gv_rows_set_real(real, captured);
 }
 
 void gravel_record_scratch(const char *name, uint64_t address, uint64_t bytes)

@@ -411,6 +411,14 @@ gv_snapshot *gv_graph_read(CUgraph graph)
     return snapshot;
 }
 
+// Is there a need for nodes that can be run after the program has destroyed its template?
+static bool nodes_are_kept(void)
+{
+    const gv_record_options *options = &gv_state.options;
+    return options->arm != GV_ARM_NONE || options->diff != GV_DIFF_NONE || options->pad != GV_PERTURB_NONE ||
+           options->poison != GV_PERTURB_NONE;
+}
+
 // Under the lock: reads the graph into the row and writes it.
 static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operation_kind, gv_fixing *fixing)
 {
@@ -419,11 +427,9 @@ static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operat
     row->template_count = 0;
     gv_handle_map_clear(&row->by_node);
     exec->changed = false;
-    exec->refused = exec->check_refused = false;
+    exec->refused = exec->check_refused = exec->pad_refused = exec->poison_refused = false;
     exec->unknown[0] = '\0';
-    exec->snapshot =
-        gv_snapshot_take(graph, origin, gv_state.options.arm != GV_ARM_NONE || gv_state.options.diff != GV_DIFF_NONE,
-                         place_of, remember_template, row);
+    exec->snapshot = gv_snapshot_take(graph, origin, nodes_are_kept(), place_of, remember_template, row);
     if (exec->snapshot) {
         exec->snapshot->stack = gv_stack();
         gv_snapshot_write(exec->snapshot);

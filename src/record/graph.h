@@ -73,6 +73,12 @@ typedef struct gv_exec {
     bool check_refused;      // none of its launches will be, and that was written
     unsigned check_attempts; // how often checking it has had to wait in vain
     unsigned values_written; // difference records that have values
+
+    // Of padding checks and poison (src/record/perturb.h).
+    uint64_t padded_launches;          // launches with padded rows
+    bool pad_owed, pad_refused;        // the next one is to be checked; none ever is, and that was written
+    bool poison_owed, poison_refused;  // the same of launches with poisoned memory
+    unsigned perturb_attempts;         // how often checking has had to wait in vain
 } gv_exec;
 
 // ---- Captures: which node came from which call ----

@@ -1,6 +1,7 @@
 #include "record/ids.h"
 
 #include "base/memory.h"
+#include "record/graph.h"
 #include "record/handle_map.h"
 #include "record/recorder.h"
 #include "record/rows.h"
@@ -12,7 +13,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static gv_handle_map contexts, streams, default_streams, events, functions, lives, sizes, kinds, mappings, exported,
-    stream_contexts;
+    stream_contexts, captured;
 static uint64_t next_context, next_stream, next_event, next_function, next_allocation;
 static atomic_ullong next_graph, next_exec;
 static atomic_ullong live_bytes;
@@ -21,7 +22,7 @@ void gv_ids_forget(void)
 {
     gv_handle_map empty = {0};
     contexts = streams = default_streams = events = functions = stream_contexts = empty;
-    lives = sizes = kinds = mappings = exported = empty;
+    lives = sizes = kinds = mappings = exported = captured = empty;
     next_context = next_stream = next_event = next_function = next_allocation = 0;
     atomic_store(&next_graph, 0);
     atomic_store(&next_exec, 0);
@@ -270,6 +271,9 @@ void gv_allocated(uint64_t address, uint64_t size, unsigned kind, uint64_t strea
     gv_handle_map_set(&sizes, address, size);
     gv_handle_map_set(&kinds, address, kind + 1);
     gv_handle_map_take(&exported, address);
+    gv_handle_map_take(&captured, address);
+    if (gv_captures_active())
+        gv_handle_map_set(&captured, address, 1);
     uint64_t in = context_id(context);
     pthread_mutex_unlock(&lock);
     // Only a hint for how much a node may touch; page-locked memory and module variables are left out.
@@ -408,6 +412,7 @@ static bool list_life(uint64_t address, uint64_t id, void *user)
         .address = address,
         .size = gv_handle_map_get(&sizes, address),
         .kind = kind ? (unsigned)kind - 1 : GV_ALLOCATION_DEVICE,
+        .captured = gv_handle_map_get(&captured, address) != 0,
         .exported = gv_handle_map_get(&exported, address) || (handle && gv_handle_map_get(&exported, handle)),
     };
     return false;

@@ -73,6 +73,7 @@ typedef struct gv_live {
     uint64_t address, size;
     unsigned kind; // enum gv_allocation_kind
     bool exported; // another process may have been given it
+    bool captured; // it was allocated while a capture was under way: a graph's own memory, as a private pool's
 } gv_live;
 
 // All lives under way, to be freed with gv_free. False when memory is out.

@@ -90,7 +90,7 @@ static void refuse(const char *name, const char *format, ...)
 // Gives the key a clone of the right size. Under the lock. Memory that an earlier capture copies into stays, since that
 // graph may still be launched.
 static probe_clone *make_clone(const char *name, uint64_t layer, uint64_t bucket, uint64_t row_bytes, uint64_t rows,
-                         uint64_t into)
+                               uint64_t into)
 {
     uint64_t bytes = row_bytes * rows;
     probe_clone *c = find_key(name, layer, bucket);
@@ -300,8 +300,8 @@ static void write_probe(const probe_clone *c, bool fallback, uint64_t rows, unsi
 }
 
 // Fetches both sides and compares them. False: it could not be done, with the reason said.
-static bool compare(const probe_clone *c, uint64_t rows, uint64_t eager, unsigned dtype, double tolerance, CUstream stream,
-                    gv_value_differences *found)
+static bool compare(const probe_clone *c, uint64_t rows, uint64_t eager, unsigned dtype, double tolerance,
+                    CUstream stream, gv_value_differences *found)
 {
     uint64_t bytes = rows * c->row_bytes, oldest, newest;
     if (!gv_is_live(eager, bytes, &oldest, &newest)) {

@@ -152,6 +152,18 @@ static uint64_t mebibytes(const char *variable)
     return text && is_number(text, &value) && value < UINT64_MAX >> 20 ? value << 20 : UINT64_MAX;
 }
 
+// "first" or "every=K"; anything else, "0" and nothing among it, is none.
+static enum gv_perturb_mode perturb_mode(const char *variable, uint64_t *number)
+{
+    const char *text = getenv(variable);
+    *number = 1;
+    if (text && strcmp(text, "first") == 0)
+        return GV_PERTURB_FIRST;
+    if (text && strncmp(text, "every=", 6) == 0 && is_number(text + 6, number) && *number)
+        return GV_PERTURB_EVERY;
+    return GV_PERTURB_NONE;
+}
+
 static void read_options(gv_record_options *options)
 {
     const char *arm = getenv("GRAVEL_ARM");
@@ -201,6 +213,8 @@ static void read_options(gv_record_options *options)
     options->verbose = verbose && *verbose && strcmp(verbose, "0") != 0;
     if (stall && atof(stall) > 0)
         options->stall_seconds = atof(stall);
+    options->pad = perturb_mode("GRAVEL_PAD", &options->pad_number);
+    options->poison = perturb_mode("GRAVEL_POISON", &options->poison_number);
     options->probe = probe && *probe && strcmp(probe, "0") != 0;
     options->probe_bytes = probe_memory && *probe_memory ? mebibytes("GRAVEL_PROBE_MEMORY") : UINT64_C(256) << 20;
     if (loop && is_number(loop, &iterations))

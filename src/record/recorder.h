@@ -23,6 +23,9 @@ enum gv_phase {
 enum gv_arm_mode { GV_ARM_NONE, GV_ARM_NTH, GV_ARM_EVERY, GV_ARM_ALL };
 enum gv_diff_mode { GV_DIFF_NONE, GV_DIFF_FIRST, GV_DIFF_EVERY };
 
+// Which launches are repeated with other padding, or with poisoned memory: of those that have padding, or all.
+enum gv_perturb_mode { GV_PERTURB_NONE, GV_PERTURB_FIRST, GV_PERTURB_EVERY };
+
 typedef struct gv_record_options {
     enum gv_arm_mode arm;
     uint64_t arm_number; // NTH: which launch of an exec, from 1; EVERY: the period
@@ -38,6 +41,8 @@ typedef struct gv_record_options {
     uint64_t compare_bytes; // most device memory for copies to compare with (src/record/opaque.c)
     uint64_t search_bytes;  // most memory that one armed replay searches for addresses
     double search_seconds;  // and most time
+    enum gv_perturb_mode pad, poison;
+    uint64_t pad_number, poison_number; // EVERY: the period
     bool probe;             // gravel_probe of gravel.h makes clones
     uint64_t probe_bytes;   // most device memory for them
 } gv_record_options;

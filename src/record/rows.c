@@ -15,9 +15,10 @@ static size_t table_count, table_capacity;
 static atomic_ullong declared; // table_count, to look at without the lock
 
 // How many rows are real, as any thread said last.
-static atomic_ullong last_real;
+static atomic_ullong last_real, last_captured;
 static atomic_bool any_real;
 static __thread uint64_t thread_real __attribute__((tls_model("initial-exec")));
+static __thread uint64_t thread_captured __attribute__((tls_model("initial-exec")));
 static __thread bool thread_has_real __attribute__((tls_model("initial-exec")));
 
 // The index of the first rows that begin at or behind `address`. Under the lock.
@@ -34,11 +35,13 @@ static size_t place_of(uint64_t address)
     return low;
 }
 
-static const char *insert(const gv_rows *rows)
+static const char *insert(const gv_rows *rows, bool *fresh)
 {
+    *fresh = true;
     size_t place = place_of(rows->address);
     for (size_t i = place; i < table_count && table[i].address == rows->address; i++)
         if (!((table[i].flags ^ rows->flags) & GV_ROWS_SCRATCH)) {
+            *fresh = memcmp(&table[i], rows, sizeof *rows) != 0;
             table[i] = *rows;
             return NULL;
         }
@@ -74,10 +77,10 @@ const char *gv_rows_check(const gv_rows *rows)
     return NULL;
 }
 
-const char *gv_rows_declare(const gv_rows *rows)
+const char *gv_rows_declare(const gv_rows *rows, bool *fresh)
 {
     pthread_mutex_lock(&lock);
-    const char *why = insert(rows);
+    const char *why = insert(rows, fresh);
     pthread_mutex_unlock(&lock);
     return why;
 }
@@ -143,18 +146,45 @@ void gv_rows_freed(uint64_t id, uint64_t address, uint64_t size)
     pthread_mutex_unlock(&lock);
 }
 
-void gv_rows_set_real(uint64_t count)
+void gv_rows_set_real(uint64_t real, uint64_t captured)
 {
-    thread_real = count;
+    thread_real = real;
+    thread_captured = captured;
     thread_has_real = true;
-    atomic_store(&last_real, count);
+    atomic_store(&last_real, real);
+    atomic_store(&last_captured, captured);
     atomic_store(&any_real, true);
+}
+
+bool gv_rows_batch(uint64_t *real, uint64_t *captured)
+{
+    *real = thread_has_real ? thread_real : atomic_load(&last_real);
+    *captured = thread_has_real ? thread_captured : atomic_load(&last_captured);
+    return thread_has_real || atomic_load(&any_real);
 }
 
 bool gv_rows_real(uint64_t *count)
 {
-    *count = thread_has_real ? thread_real : atomic_load(&last_real);
-    return thread_has_real || atomic_load(&any_real);
+    uint64_t captured;
+    return gv_rows_batch(count, &captured);
+}
+
+bool gv_rows_padded(uint64_t real, uint64_t captured)
+{
+    bool found = false;
+    if (!atomic_load_explicit(&declared, memory_order_relaxed))
+        return false;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < table_count && !found; i++)
+        found =
+            table[i].flags & GV_ROWS_IN && gv_rows_real_end(&table[i], real) < gv_rows_real_end(&table[i], captured);
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+uint64_t gv_rows_end(const gv_rows *rows, uint64_t captured)
+{
+    return gv_rows_real_end(rows, captured);
 }
 
 uint64_t gv_rows_real_end(const gv_rows *rows, uint64_t real)
@@ -169,6 +199,7 @@ void gv_rows_forget(void)
     table_count = table_capacity = 0;
     atomic_store(&declared, 0);
     atomic_store(&last_real, 0);
+    atomic_store(&last_captured, 0);
     atomic_store(&any_real, false);
     thread_has_real = false;
 }

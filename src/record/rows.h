@@ -32,8 +32,8 @@ typedef struct gv_rows {
 const char *gv_rows_check(const gv_rows *rows);
 
 // Adds rows that gv_rows_check has nothing against, or replaces those of the same address (scratch memory: other
-// scratch memory). NULL, or why they were not taken.
-const char *gv_rows_declare(const gv_rows *rows);
+// scratch memory). NULL, or why they were not taken. *fresh: they were not declared before as they are.
+const char *gv_rows_declare(const gv_rows *rows, bool *fresh);
 
 // The first declared rows (no scratch memory) that hold `address`. False: none do.
 bool gv_rows_find(uint64_t address, gv_rows *rows);
@@ -44,14 +44,24 @@ bool gv_rows_list(gv_rows **items, size_t *count);
 // Allocation `id`, [address, address + size), was freed: the rows in it are gone.
 void gv_rows_freed(uint64_t id, uint64_t address, uint64_t size);
 
-// How many rows of the calling thread's graph launches are real, from here on. UINT64_MAX: all.
-void gv_rows_set_real(uint64_t count);
+// How many rows of the calling thread's graph launches are real, from here on (UINT64_MAX: all), and how many the
+// graphs were captured for.
+void gv_rows_set_real(uint64_t real, uint64_t captured);
 
 // What the calling thread has set, or, if it has set nothing, what was set last. False: nothing was.
 bool gv_rows_real(uint64_t *count);
 
+// The same with the rows that the graph was captured for.
+bool gv_rows_batch(uint64_t *real, uint64_t *captured);
+
+// Are there inputs with padded rows in such a batch?
+bool gv_rows_padded(uint64_t real, uint64_t captured);
+
 // The bytes of `rows` that belong to real rows, when `real` are: [rows->address, the result). The rest is padding.
 uint64_t gv_rows_real_end(const gv_rows *rows, uint64_t real);
+
+// The end of those that a graph for `captured` rows has.
+uint64_t gv_rows_end(const gv_rows *rows, uint64_t captured);
 
 // For a forked child.
 void gv_rows_forget(void);

@@ -26,8 +26,9 @@ static gv_rows rows_at(uint64_t address, uint64_t row_bytes, uint64_t rows, unsi
 
 static void declare(gv_rows rows)
 {
+    bool fresh;
     assert_null(gv_rows_check(&rows));
-    assert_null(gv_rows_declare(&rows));
+    assert_null(gv_rows_declare(&rows, &fresh));
 }
 
 static size_t count(void)
@@ -92,11 +93,12 @@ static void an_address_is_looked_up(void **state)
 
 static void the_list_ascends_and_is_bounded(void **state)
 {
+    bool fresh;
     gv_rows *items, more = rows_at(8, 4, 1, GV_ROWS_IN);
     size_t found;
     for (uint64_t i = 0; i < 4096; i++)
         declare(rows_at(0x100000 - 16 * i, 8, 1, GV_ROWS_IN));
-    assert_non_null(gv_rows_declare(&more));
+    assert_non_null(gv_rows_declare(&more, &fresh));
     assert_true(gv_rows_list(&items, &found));
     assert_int_equal(found, 4096);
     for (size_t i = 1; i < found; i++)
@@ -135,13 +137,14 @@ static void *other_thread(void *user)
     uint64_t real = 0;
     bool *right = user;
     *right = gv_rows_real(&real) && real == 3; // what the first thread said
-    gv_rows_set_real(5);
+    gv_rows_set_real(5, 8);
     *right = *right && gv_rows_real(&real) && real == 5;
     for (uint64_t i = 0; i < 2000; i++) {
         gv_rows rows = rows_at(0x20000 + 64 * (i % 7), 8, 1, GV_ROWS_IN);
-        gv_rows_declare(&rows);
+        bool fresh;
+        gv_rows_declare(&rows, &fresh);
         gv_rows_freed(1, 0x20000 + 64 * (i % 5), 64);
-        gv_rows_set_real(5);
+        gv_rows_set_real(5, 8);
     }
     return NULL;
 }
@@ -153,7 +156,7 @@ static void threads_count_their_own_rows(void **state)
     pthread_t thread;
     gv_rows found;
     assert_false(gv_rows_real(&real));
-    gv_rows_set_real(3);
+    gv_rows_set_real(3, 4);
     assert_int_equal(pthread_create(&thread, NULL, other_thread, &right), 0);
     for (uint64_t i = 0; i < 2000; i++) {
         gv_rows_find(0x20000 + i % 512, &found);
@@ -165,14 +168,31 @@ static void threads_count_their_own_rows(void **state)
     assert_int_equal(real, 3);
 }
 
+static void rows_behind_the_captured_ones_are_no_padding(void **state)
+{
+    uint64_t real, captured;
+    declare(rows_at(0x1000, 8, 16, GV_ROWS_OUT));
+    assert_false(gv_rows_padded(2, 4)); // no input
+    declare(rows_at(0x2000, 8, 16, GV_ROWS_IN));
+    assert_true(gv_rows_padded(2, 4));
+    assert_false(gv_rows_padded(4, 4));
+    assert_false(gv_rows_padded(16, UINT64_MAX));
+    assert_true(gv_rows_padded(15, UINT64_MAX));
+    gv_rows_set_real(2, 4);
+    assert_true(gv_rows_batch(&real, &captured));
+    assert_int_equal(real, 2);
+    assert_int_equal(captured, 4);
+}
+
 static void without_memory_nothing_is_lost(void **state)
 {
+    bool fresh;
     gv_rows *items, more = rows_at(0x9000, 8, 1, GV_ROWS_IN);
     size_t found;
     for (uint64_t i = 0; i < 64; i++)
         declare(rows_at(0x1000 + 64 * i, 8, 1, GV_ROWS_IN));
     gv_memory_fail_after(0);
-    const char *why = gv_rows_declare(&more);
+    const char *why = gv_rows_declare(&more, &fresh);
     bool listed = gv_rows_list(&items, &found);
     gv_memory_fail_after(-1);
     assert_false(listed);
@@ -189,6 +209,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(freed_memory_takes_its_rows_with_it, forget, forget),
         cmocka_unit_test_setup_teardown(rows_end_where_the_real_ones_do, forget, forget),
         cmocka_unit_test_setup_teardown(threads_count_their_own_rows, forget, forget),
+        cmocka_unit_test_setup_teardown(rows_behind_the_captured_ones_are_no_padding, forget, forget),
         cmocka_unit_test_setup_teardown(without_memory_nothing_is_lost, forget, forget),
     };
     return cmocka_run_group_tests_name("record/rows", tests, NULL, NULL);

@@ -601,6 +601,51 @@ static gv_status show_diffs(show_context *show)
     return GV_OK;
 }
 
+// ---- perturbed --------------------------------------------------------------------------------------------------
+
+static const gv_column perturbed_columns[] = {
+    {"launch", "launch", true},
+    {"graph", "graph", true},
+    {"what", "what", false},
+    {"result", "result", false},
+    {"effects", "effects", true},
+    {"real_rows", "real rows", true},
+    {"patterns", "patterns", false},
+    {"bytes", "bytes changed", true},
+    {"replays", "replays", true},
+    {"milliseconds", "ms", true},
+    {"saved_bytes", "saved bytes", true},
+    {"reason", "why it shows nothing", false},
+};
+
+static gv_status show_perturbed(show_context *show)
+{
+    static const char *const results[] = {"checked", "unstable", "refused"};
+    const gv_trace *trace = show->trace;
+    for (size_t i = 0; i < trace->perturbed_count; i++) {
+        const gv_perturbed *row = &trace->perturbed[i];
+        size_t effects = 0;
+        if (!wanted(show, row->graph))
+            continue;
+        for (size_t k = 0; k < trace->effect_count; k++)
+            effects += trace->effects[k].launch == row->launch && row->launch &&
+                       (trace->effects[k].kind == GV_EFFECT_STALE_READ) == (row->what == GV_PERTURBED_POISON);
+        gv_table_id(&show->table, row->launch);
+        gv_table_id(&show->table, row->graph);
+        gv_table_text(&show->table, row->what == GV_PERTURBED_PADDING ? "padding" : "poison");
+        gv_table_text(&show->table, results[row->status]);
+        gv_table_amount(&show->table, effects);
+        gv_table_some(&show->table, row->real_rows);
+        gv_table_text(&show->table, row->patterns);
+        gv_table_some(&show->table, row->perturbed_bytes);
+        gv_table_some(&show->table, row->replays);
+        put_ratio(show, (double)row->duration_ns / 1e6);
+        gv_table_some(&show->table, row->saved_bytes);
+        gv_table_text(&show->table, row->reason);
+    }
+    return GV_OK;
+}
+
 // ---- The list of tables -----------------------------------------------------------------------------------------
 
 #define COLUMNS(array) array, sizeof(array) / sizeof *(array)
@@ -629,6 +674,8 @@ static const struct {
     {"launches", COLUMNS(launch_columns), show_launches, "No graph was launched.", NULL, 0, NULL},
     {"diffs", COLUMNS(diff_columns), show_diffs, "No launch was compared with a serial replay (`gravel run --diff`).",
      NULL, 0, NULL},
+    {"perturbed", COLUMNS(perturbed_columns), show_perturbed,
+     "No launch was repeated with other padding or poison (`gravel run --pad`, `--poison`).", NULL, 0, NULL},
 };
 
 gv_status gv_report_show(FILE *out, const gv_trace *trace, const char *table, uint64_t graph_filter, bool json,
@@ -641,7 +688,7 @@ gv_status gv_report_show(FILE *out, const gv_trace *trace, const char *table, ui
         return gv_fail(
             error, GV_ERR_USAGE,
             "there is no table \"%s\"; there are graphs, nodes, edges, fixes, access, coverage, allocations, "
-            "launches and diffs",
+            "launches, diffs and perturbed",
             table);
     if (graph_filter && tables[chosen].columns == allocation_columns)
         return gv_fail(error, GV_ERR_USAGE, "allocations belong to no graph: leave out --graph");

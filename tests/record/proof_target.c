@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,16 +103,17 @@ static void print(CUdeviceptr memory, size_t bytes)
 // ---- Probes ----
 
 static CUdeviceptr in, out;
+static int width = WIDTH, rows = ROWS;
 
-// A graph for `rows` rows, with the input and the output probed as layer 3; `wrong`: something changes the output.
-static CUgraphExec probed(int rows, bool wrong, int *made)
+// A graph for `count` rows, with the input and the output probed as layer 3; `wrong`: something changes the output.
+static CUgraphExec probed(int count, bool wrong, int *made)
 {
-    int width = WIDTH, at = 5;
+    int at = 5;
     float value = 0.5f;
-    uint64_t bucket = (uint64_t)rows;
+    uint64_t bucket = (uint64_t)count;
     begin();
     *made = gravel_probe("in", 3, bucket, in, ROW, bucket, stream);
-    LAUNCH("double_rows", rows * WIDTH, &in, &out, &rows, &width);
+    LAUNCH("double_rows", count * WIDTH, &in, &out, &count, &width);
     if (wrong)
         LAUNCH("disturb", 1, &out, &at, &value);
     *made += gravel_probe("out", 3, bucket, out, ROW, bucket, stream);
@@ -122,15 +124,14 @@ static CUgraphExec probed(int rows, bool wrong, int *made)
 static int64_t recompute(uint64_t bucket, uint64_t real, int fallback)
 {
     gravel_clone clone;
-    int width = WIDTH;
     CUdeviceptr eager = allocate(BYTES);
     if (!gravel_probe_find("in", 3, bucket, &clone))
         return -1;
     EXPECT(clone.fallback == fallback && clone.row_bytes == ROW && clone.launches > 0);
     EXPECT(clone.bucket == (fallback ? 4 : bucket));
-    int rows = (int)clone.rows;
+    int cloned = (int)clone.rows;
     CUdeviceptr from = clone.address;
-    LAUNCH("double_rows", rows * WIDTH, &from, &eager, &rows, &width);
+    LAUNCH("double_rows", cloned * WIDTH, &from, &eager, &cloned, &width);
     int64_t found = gravel_probe_compare("out", 3, bucket, real, eager, GRAVEL_F32, 0, stream);
     int64_t loosely = gravel_probe_compare("out", 3, bucket, real, eager, GRAVEL_F32, 0.5, stream);
     EXPECT(loosely == (found < 0 ? -1 : 0));
@@ -178,7 +179,6 @@ static void probe_nonsense(void)
     in = numbers(4);
     gravel_clone clone;
     begin();
-    int width = WIDTH, rows = 4;
     LAUNCH("double_rows", rows * WIDTH, &in, &in, &rows, &width);
     EXPECT(!gravel_probe(NULL, 0, 4, in, ROW, 4, stream));
     EXPECT(!gravel_probe("empty", 0, 4, in, 0, 4, stream));
@@ -200,7 +200,6 @@ static void probe_into(void)
     gravel_clone clone = {0};
     in = numbers(4);
     out = allocate(BYTES);
-    int width = WIDTH, rows = 4;
     begin();
     int made = gravel_probe_into("in", 0, 4, in, ROW, 4, mine, stream);
     LAUNCH("double_rows", rows * WIDTH, &in, &out, &rows, &width);
@@ -218,7 +217,6 @@ static void probe_budget(void)
     CUdeviceptr large = allocate(16u << 20);
     in = numbers(4);
     out = allocate(BYTES);
-    int width = WIDTH, rows = 4;
     begin();
     int small_made = gravel_probe("small", 0, 4, large, 2u << 20, 1, stream);
     int large_made = gravel_probe("large", 0, 4, large, 16u << 20, 1, stream);
@@ -229,12 +227,270 @@ static void probe_budget(void)
     printf("made %d %d %d\n", small_made, large_made, again_made);
 }
 
+// ---- Padding ----
+
+enum { SLOTS = 8 };
+static CUdeviceptr slots, cache, amax, counter, state;
+
+static void set_slots(const int *host)
+{
+    CHECK(cuMemcpyHtoD(slots, host, ROWS * sizeof *host));
+}
+
+// `marks`: what the program declares of the slots.
+static void set_up(unsigned marks)
+{
+    static const int own[ROWS] = {1, 2, 3, 4};
+    in = numbers(ROWS);
+    out = allocate(BYTES);
+    slots = allocate(ROWS * 4);
+    cache = allocate(SLOTS * ROW);
+    amax = allocate(4);
+    counter = allocate(4);
+    state = allocate(BYTES);
+    set_slots(own);
+    gravel_rows("in", in, ROW, ROWS, GRAVEL_ROWS_IN);
+    gravel_rows("slots", slots, 4, ROWS, GRAVEL_ROWS_IN | GRAVEL_ROWS_INDEX | marks);
+    gravel_rows("out", out, ROW, ROWS, GRAVEL_ROWS_OUT);
+}
+
+// Launches twice, with 4 real rows and with 2, and prints everything that the graph may have changed.
+static void launch_rows(CUgraphExec exec, const int *padded)
+{
+    gravel_real_rows(4);
+    launch(exec);
+    set_slots(padded);
+    // Slots 3 and 4 have gone to another request.
+    CHECK(cuMemsetD8(cache + 3 * ROW, 0x41, 2 * ROW));
+    CHECK(cuCtxSynchronize());
+    gravel_real_rows(2);
+    launch(exec);
+    print(out, 2 * ROW);
+    print(cache, SLOTS * ROW);
+    print(counter, 4);
+    print(state, BYTES);
+    print(in, BYTES);
+}
+
+static CUgraphExec store_graph(void)
+{
+    begin();
+    LAUNCH("double_rows", ROWS * WIDTH, &in, &out, &rows, &width);
+    LAUNCH("store_rows", ROWS * WIDTH, &out, &slots, &cache, &rows, &width);
+    LAUNCH("count_launches", 1, &counter);
+    return end();
+}
+
+static CUgraphExec divide_graph(void)
+{
+    begin();
+    LAUNCH("largest", 1, &in, &amax, &rows, &width);
+    LAUNCH("divide_rows", ROWS * WIDTH, &in, &amax, &out, &rows, &width);
+    LAUNCH("count_launches", 1, &counter);
+    return end();
+}
+
+static void pad_skipped(void)
+{
+    set_up(GRAVEL_ROWS_MINUS_ONE_IS_PAD);
+    launch_rows(store_graph(), (int[]){1, 2, -1, -1});
+}
+
+// Rows 2 and 3 keep the slots they had.
+static void pad_stale(void)
+{
+    set_up(GRAVEL_ROWS_MINUS_ONE_IS_PAD);
+    launch_rows(store_graph(), (int[]){1, 2, 3, 4});
+}
+
+// Slot 0 is nobody's.
+static void pad_reserved(void)
+{
+    set_up(GRAVEL_ROWS_ZERO_IS_PAD);
+    gravel_scratch("slot 0", cache, ROW);
+    launch_rows(store_graph(), (int[]){1, 2, 0, 0});
+}
+
+static void pad_largest(void)
+{
+    set_up(GRAVEL_ROWS_MINUS_ONE_IS_PAD);
+    launch_rows(divide_graph(), (int[]){1, 2, -1, -1});
+}
+
+// Only the indices are declared as inputs, without a mark.
+static void pad_unmarked(void)
+{
+    set_up(0);
+    gravel_rows("in", in, ROW, ROWS, GRAVEL_ROWS_OUT);
+    launch_rows(store_graph(), (int[]){1, 2, 3, 4});
+}
+
+static void add_one(void *user)
+{
+    ++*(int *)user;
+}
+
+// A host function must not run more often than the program asks.
+static void pad_host(void)
+{
+    int calls = 0;
+    set_up(GRAVEL_ROWS_MINUS_ONE_IS_PAD);
+    begin();
+    LAUNCH("double_rows", ROWS * WIDTH, &in, &out, &rows, &width);
+    CHECK(cuLaunchHostFunc(stream, add_one, &calls));
+    launch_rows(end(), (int[]){1, 2, -1, -1});
+    EXPECT(calls == 2);
+}
+
+// Data of earlier launches is added to: the same launch gives another result each time, but not in a check.
+static void pad_state(void)
+{
+    set_up(GRAVEL_ROWS_MINUS_ONE_IS_PAD);
+    begin();
+    LAUNCH("accumulate", ROWS * WIDTH, &in, &state, &out, &rows, &width);
+    LAUNCH("count_launches", 1, &counter);
+    launch_rows(end(), (int[]){1, 2, -1, -1});
+}
+
+static void pad_nonsense(void)
+{
+    CUdeviceptr freed = allocate(BYTES);
+    gravel_rows("null", 0, ROW, ROWS, GRAVEL_ROWS_IN);
+    gravel_rows("nowhere", 4096, ROW, ROWS, GRAVEL_ROWS_IN);
+    gravel_rows("longer than it is", freed, ROW, 1 << 20, GRAVEL_ROWS_IN);
+    gravel_rows("neither", freed, ROW, ROWS, 0);
+    gravel_rows("neither", freed, ROW, ROWS, 0);
+    gravel_rows("flags", freed, ROW, ROWS, 1u << 20);
+    gravel_scratch("outside", 1u << 20, ROW);
+    gravel_rows("freed", freed, ROW, ROWS, GRAVEL_ROWS_IN);
+    CHECK(cuMemFree(freed));
+    pad_skipped();
+}
+
+static atomic_bool writing = true;
+static CUdeviceptr other;
+
+// Writes into memory that the graph may write, while it is launched and checked.
+static void *write_beside(void *context)
+{
+    CUstream mine;
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuStreamCreate(&mine, CU_STREAM_NON_BLOCKING));
+    int value = 0;
+    while (writing) {
+        CHECK(cuMemcpyHtoDAsync(other, &value, sizeof value, mine));
+        CHECK(cuMemsetD32Async(other + 4, (unsigned)value, 1, mine));
+        CHECK(cuStreamSynchronize(mine));
+        value++;
+    }
+    int last[2];
+    CHECK(cuMemcpyDtoH(last, other, sizeof last));
+    EXPECT(last[0] == value - 1 && last[1] == value - 1);
+    return NULL;
+}
+
+static void pad_beside(void)
+{
+    pthread_t thread;
+    CUcontext context;
+    CHECK(cuCtxGetCurrent(&context));
+    set_up(GRAVEL_ROWS_MINUS_ONE_IS_PAD);
+    other = cache + (SLOTS - 1) * ROW;
+    CUgraphExec exec = store_graph();
+    set_slots((int[]){1, 2, -1, -1});
+    gravel_real_rows(2);
+    if (pthread_create(&thread, NULL, write_beside, context))
+        fail("pthread_create", __LINE__, 0);
+    for (int i = 0; i < 10; i++)
+        launch(exec);
+    writing = false;
+    pthread_join(thread, NULL);
+    print(out, 2 * ROW);
+    print(cache, 3 * ROW);
+    print(counter, 4);
+}
+
+// ---- Poison ----
+
+// `between`: what the output is computed from, written by the graph but for `skipped` rows at the end.
+static void poisoned(int skipped)
+{
+    CUdeviceptr between = numbers(ROWS);
+    int written = ROWS - skipped;
+    in = numbers(ROWS);
+    out = allocate(BYTES);
+    counter = allocate(4);
+    gravel_scratch("between", between, BYTES);
+    begin();
+    LAUNCH("double_rows", ROWS * WIDTH, &in, &between, &written, &width);
+    LAUNCH("double_rows", ROWS * WIDTH, &between, &out, &rows, &width);
+    LAUNCH("count_launches", 1, &counter);
+    CUgraphExec exec = end();
+    for (int i = 0; i < 3; i++)
+        launch(exec);
+    print(out, BYTES);
+    print(between, BYTES);
+    print(counter, 4);
+}
+
+static void poison_written(void)
+{
+    poisoned(0);
+}
+
+static void poison_stale(void)
+{
+    poisoned(1);
+}
+
+// The program keeps state where it says that it keeps none.
+static void poison_state(void)
+{
+    in = numbers(ROWS);
+    out = allocate(BYTES);
+    state = allocate(BYTES);
+    gravel_scratch("state", state, BYTES);
+    begin();
+    LAUNCH("accumulate", ROWS * WIDTH, &in, &state, &out, &rows, &width);
+    CUgraphExec exec = end();
+    for (int i = 0; i < 3; i++) {
+        launch(exec);
+        print(out, BYTES);
+    }
+}
+
+// Memory that is allocated during the capture is the graph's own.
+static void poison_own(void)
+{
+    CUdeviceptr own;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    int written = ROWS - 1;
+    in = numbers(ROWS);
+    out = allocate(BYTES);
+    begin();
+    CHECK(cuThreadExchangeStreamCaptureMode(&mode));
+    CHECK(cuMemAlloc(&own, BYTES));
+    CHECK(cuThreadExchangeStreamCaptureMode(&mode));
+    LAUNCH("double_rows", ROWS * WIDTH, &in, &own, &written, &width);
+    LAUNCH("double_rows", ROWS * WIDTH, &own, &out, &rows, &width);
+    CUgraphExec exec = end();
+    CHECK(cuMemsetD8(own, 0, BYTES));
+    CHECK(cuCtxSynchronize());
+    launch(exec);
+    launch(exec);
+    print(out, BYTES);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } scenarios[] = {
-    {"probe-right", probe_right}, {"probe-wrong", probe_wrong},   {"probe-nonsense", probe_nonsense},
-    {"probe-into", probe_into},   {"probe-budget", probe_budget},
+    {"pad-skipped", pad_skipped},       {"pad-stale", pad_stale},       {"pad-reserved", pad_reserved},
+    {"pad-largest", pad_largest},       {"pad-unmarked", pad_unmarked}, {"pad-host", pad_host},
+    {"pad-state", pad_state},           {"pad-nonsense", pad_nonsense}, {"pad-beside", pad_beside},
+    {"poison-written", poison_written}, {"poison-stale", poison_stale}, {"poison-state", poison_state},
+    {"poison-own", poison_own},         {"probe-right", probe_right},   {"probe-wrong", probe_wrong},
+    {"probe-nonsense", probe_nonsense}, {"probe-into", probe_into},     {"probe-budget", probe_budget},
 };
 
 int main(int argc, char **argv)

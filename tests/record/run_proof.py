@@ -88,5 +88,108 @@ class Probes(Proof):
         self.assertEqual(self.printed["made"], "1 1 1")
 
 
+class Padding(Proof):
+    def pad(self, scenario, *options, **environment):
+        return self.record(scenario, "--pad", *options, **environment)
+
+    def row(self, run):
+        rows = [row for row in run.show("perturbed") if row["what"] == "padding"]
+        self.assertEqual(len(rows), 1, rows)
+        return rows[0]
+
+    def test_rows_that_are_skipped_are_silent(self):
+        run = self.pad("pad-skipped")
+        self.assertEqual(self.observed, [])
+        row = self.row(run)
+        self.assertEqual((row["result"], row["real_rows"]), ("checked", 2))
+        self.assertEqual(row["patterns"], "mark,zeros,ones,nan,large,first-row")
+        self.assertEqual(row["bytes"], 2 * 32 + 2 * 4)
+
+    def test_a_stale_slot_is_written(self):
+        run = self.pad("pad-stale")
+        found, = self.observed
+        self.assertEqual((found["id"], found["bytes"]), ("pad-write", 2 * 32))
+        self.assertEqual(found["nodes"][0]["name"], "store_rows")
+        self.assertEqual(found["facts"]["patterns"], "mark")
+        self.assertEqual(run.checks[0]["code"], 1)
+        self.assertEqual(len(found["ranges"]), 1)
+        place = int(found["ranges"][0][0], 16) - int(found["allocation"]["address"], 16)
+        self.assertEqual(place, 3 * 32)  # slots 3 and 4 of the cache
+
+    def test_a_reserved_slot_is_silent(self):
+        self.pad("pad-reserved")
+        self.assertEqual(self.observed, [])
+
+    def test_a_real_row_that_depends_on_padding(self):
+        self.pad("pad-largest")
+        found, = self.observed
+        facts = found["facts"]
+        self.assertEqual((found["id"], facts["name"], facts["rows"], facts["real_rows"]), ("pad-read", "out", 2, 2))
+        self.assertEqual((facts["first_row"], facts["last_row"]), (0, 1))
+        self.assertIn("nan", facts["patterns"])
+        self.assertEqual(found["nodes"][0]["name"], "divide_rows")
+
+    def test_no_value_that_is_safe(self):
+        run = self.pad("pad-unmarked")
+        self.assertEqual(self.observed, [])
+        self.assertIn("GRAVEL_ROWS_ZERO_IS_PAD", self.row(run)["reason"])
+        self.assertTrue(any("padding" in f["reason"] for f in incompletes(run.checks[0])))
+
+    def test_host_functions_are_refused(self):
+        run = self.pad("pad-host")
+        self.assertEqual(self.row(run)["result"], "refused")
+        self.assertIn("host function", self.row(run)["reason"])
+
+    def test_state_is_kept(self):
+        self.pad("pad-state", "--arm", "none")
+        self.assertEqual(self.observed, [])
+        self.record("pad-state", "--pad=every=1", "--arm", "first")
+        self.assertEqual(self.observed, [])
+
+    def test_nonsense_is_said_and_ignored(self):
+        run = self.pad("pad-nonsense")
+        self.assertEqual(self.observed, [])
+        for name in ("null", "nowhere", "longer than it is", "neither", "flags", "outside"):
+            self.assertEqual(run.stderr.count(f'declared as "{name}"'), 1, run.stderr)
+        self.assertEqual(self.row(run)["result"], "checked")
+
+    def test_other_threads_writes_are_kept(self):
+        run = self.record("pad-beside", "--pad=every=1")
+        states = {row["result"] for row in run.show("perturbed")}
+        self.assertLessEqual(states, {"checked", "refused", "unstable"})
+        self.assertEqual(self.observed, [])
+
+    def test_without_being_asked_nothing_is_repeated(self):
+        run = self.record("pad-stale")
+        self.assertEqual(run.show("perturbed"), [])
+        self.assertEqual(self.observed, [])
+
+
+class Poison(Proof):
+    def test_written_memory_is_silent(self):
+        run = self.record("poison-written", "--poison=every=1")
+        self.assertEqual(self.observed, [])
+        rows = run.show("perturbed")
+        self.assertEqual([(row["what"], row["result"], row["bytes"]) for row in rows], [("poison", "checked", 128)] * 3)
+
+    def test_unwritten_memory_is_read(self):
+        run = self.record("poison-stale", "--poison")
+        found, = self.observed
+        self.assertEqual((found["id"], found["facts"]["name"]), ("stale-read", "between"))
+        self.assertEqual(found["nodes"][0]["node"], 1)
+        self.assertEqual(run.checks[0]["code"], 1)
+
+    def test_state_is_reported_and_kept(self):
+        self.record("poison-state", "--poison=every=1")
+        found, = self.observed
+        self.assertEqual((found["id"], found["facts"]["name"], found["launches"]), ("stale-read", "state", 3))
+
+    def test_memory_of_the_graph(self):
+        self.record("poison-own", "--poison")
+        found, = self.observed
+        self.assertEqual(found["id"], "stale-read")
+        self.assertIn("during a capture", found["facts"]["name"])
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1] + sys.argv[3:])

@@ -1,0 +1,363 @@
+// Padding checks: a launch is repeated with its padded rows filled with several patterns. What it makes of its real
+// rows must not change by a bit, and nothing may be written for padded rows outside of declared outputs and scratch
+// memory.
+//
+// Which patterns are tried where: data gets numbers, since a kernel has to bear any; indices get only the value that
+// the program declared to mark padding, since any other could send a kernel to memory that is not there.
+#include "base/memory.h"
+#include "record/perturb.h"
+#include "record/recorder.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum pattern { PATTERN_MARK, PATTERN_ZEROS, PATTERN_ONES, PATTERN_NAN, PATTERN_LARGE, PATTERN_ROW, PATTERN_COUNT };
+
+static const char *const pattern_names[PATTERN_COUNT] = {
+    [PATTERN_MARK] = "mark", [PATTERN_ZEROS] = "zeros", [PATTERN_ONES] = "ones",
+    [PATTERN_NAN] = "nan",   [PATTERN_LARGE] = "large", [PATTERN_ROW] = "first-row",
+};
+
+// What was found of one output, or of what was written.
+typedef struct outcome {
+    gv_range_set bytes;
+    bool rows_seen[PATTERN_COUNT];
+    uint64_t graph, node;
+} outcome;
+
+typedef struct checking {
+    gv_perturb *p;
+    gv_range_set padding; // of inputs
+    gv_range_set allowed; // what may come out otherwise: padding, scratch memory, the graphs' own memory
+    gv_range_set real;    // real rows of outputs
+    outcome *reads;       // for each of p->rows
+    outcome writes;
+} checking;
+
+// ---- Choosing ----------------------------------------------------------------------------------------------------
+
+bool gv_pad_is_due(gv_exec *exec)
+{
+    const gv_record_options *options = &gv_state.options;
+    uint64_t real, captured;
+    if (options->pad == GV_PERTURB_NONE || !exec->named || exec->pad_refused || !gv_rows_batch(&real, &captured) ||
+        !gv_rows_padded(real, captured))
+        return false;
+    exec->padded_launches++;
+    exec->pad_owed |= options->pad == GV_PERTURB_FIRST ? exec->padded_launches == 1
+                                                       : (exec->padded_launches - 1) % options->pad_number == 0;
+    return exec->pad_owed;
+}
+
+// ---- Patterns ----------------------------------------------------------------------------------------------------
+
+static bool is_marked(const gv_rows *rows)
+{
+    return rows->flags & (GV_ROWS_ZERO_IS_PAD | GV_ROWS_MINUS_ONE_IS_PAD);
+}
+
+static bool takes(const gv_perturb *p, const gv_rows *rows, enum pattern pattern)
+{
+    gv_range padding = gv_perturb_padding(p, rows);
+    if (!(rows->flags & GV_ROWS_IN) || padding.start >= padding.end)
+        return false;
+    if (rows->flags & GV_ROWS_INDEX)
+        return pattern == PATTERN_MARK && is_marked(rows);
+    return pattern != PATTERN_MARK && (pattern != PATTERN_ROW || p->real > 0);
+}
+
+static bool applies(const gv_perturb *p, enum pattern pattern)
+{
+    for (size_t i = 0; i < p->row_count; i++)
+        if (takes(p, &p->rows[i], pattern))
+            return true;
+    return false;
+}
+
+// Bytes that are a number of that kind in every floating-point format in use: 0x3f80 is 1 in bf16, 1.875 in f16 and
+// 1.002 in f32; 0xff.. is a NaN in all of them, 0x7f7f.. the largest numbers or a NaN.
+static CUresult fill(const gv_rows *rows, gv_range padding, enum pattern pattern, CUstream stream)
+{
+    size_t size = padding.end - padding.start;
+    CUresult done = CUDA_SUCCESS;
+    switch (pattern) {
+    case PATTERN_MARK:
+        return gv_cuda.cuMemsetD8Async(padding.start, rows->flags & GV_ROWS_MINUS_ONE_IS_PAD ? 0xff : 0, size, stream);
+    case PATTERN_ONES:
+        if (padding.start % 2 || size % 2)
+            return gv_cuda.cuMemsetD8Async(padding.start, 0x3f, size, stream);
+        return gv_cuda.cuMemsetD16Async(padding.start, 0x3f80, size / 2, stream);
+    case PATTERN_NAN: return gv_cuda.cuMemsetD8Async(padding.start, 0xff, size, stream);
+    case PATTERN_LARGE: return gv_cuda.cuMemsetD8Async(padding.start, 0x7f, size, stream);
+    case PATTERN_ROW:
+        for (uint64_t at = padding.start; at < padding.end && done == CUDA_SUCCESS; at += rows->row_bytes)
+            done = gv_cuda.cuMemcpyDtoDAsync(at, rows->address, rows->row_bytes, stream);
+        return done;
+    default: return gv_cuda.cuMemsetD8Async(padding.start, 0, size, stream);
+    }
+}
+
+static gv_status change(gv_perturb *p, void *user, gv_error *error)
+{
+    enum pattern pattern = *(enum pattern *)user;
+    for (size_t i = 0; i < p->row_count; i++) {
+        if (!takes(p, &p->rows[i], pattern))
+            continue;
+        CUresult done = fill(&p->rows[i], gv_perturb_padding(p, &p->rows[i]), pattern, p->hold.stream);
+        if (done != CUDA_SUCCESS)
+            return gv_fail(error, GV_ERR_IO, "padded rows could not be filled: %s", gv_driver_error(done));
+    }
+    return GV_OK;
+}
+
+// ---- Memory ------------------------------------------------------------------------------------------------------
+
+static gv_status save_rows(gv_perturb *p, gv_range_set *saved, gv_error *error)
+{
+    gv_status status = gv_rows_list(&p->rows, &p->row_count) ? GV_OK : gv_fail(error, GV_ERR_MEMORY, "memory ran out");
+    bool changeable = false;
+    for (size_t i = 0; i < p->row_count && !status; i++) {
+        gv_range padding = gv_perturb_padding(p, &p->rows[i]);
+        if (!(p->rows[i].flags & GV_ROWS_IN) || padding.start >= padding.end)
+            continue;
+        changeable |= !(p->rows[i].flags & GV_ROWS_INDEX) || is_marked(&p->rows[i]);
+        status = gv_range_set_add(saved, padding.start, padding.end, error);
+    }
+    if (!status && !changeable)
+        status =
+            gv_fail(error, GV_ERR_USAGE,
+                    "all declared inputs are indices of which no value is known to mark padding (declare them with "
+                    "GRAVEL_ROWS_ZERO_IS_PAD or GRAVEL_ROWS_MINUS_ONE_IS_PAD)");
+    return status;
+}
+
+static bool add_range(checking *c, gv_range_set *set, uint64_t start, uint64_t end)
+{
+    gv_error error = {0};
+    if (start >= end || gv_range_set_add(set, start, end, &error) == GV_OK)
+        return true;
+    gv_perturb_fails(c->p, "%s", error.text);
+    return false;
+}
+
+static bool list_memory(checking *c)
+{
+    gv_perturb *p = c->p;
+    bool enough = gv_perturb_own_memory(p, &c->allowed);
+    for (size_t i = 0; i < p->row_count && enough; i++) {
+        const gv_rows *rows = &p->rows[i];
+        gv_range padding = gv_perturb_padding(p, rows), real = gv_perturb_real(p, rows);
+        if (rows->flags & GV_ROWS_SCRATCH) {
+            enough = add_range(c, &c->allowed, rows->address, rows->address + rows->row_bytes);
+            continue;
+        }
+        // Rows behind those that the graph has are as much nobody's as its padding.
+        enough = add_range(c, &c->allowed, padding.start, rows->address + rows->row_bytes * rows->rows);
+        if (enough && rows->flags & GV_ROWS_IN)
+            enough = add_range(c, &c->padding, padding.start, padding.end);
+        if (enough && rows->flags & GV_ROWS_OUT)
+            enough = add_range(c, &c->real, real.start, real.end);
+    }
+    gv_range_set_settle(&c->padding);
+    gv_range_set_settle(&c->allowed);
+    gv_range_set_settle(&c->real);
+    return enough;
+}
+
+// ---- Findings ----------------------------------------------------------------------------------------------------
+
+// Adds what a pattern showed. The node is looked for once, with the pattern that showed the bytes first.
+static bool add_result(checking *c, outcome *to, const gv_range_set *bytes, enum pattern pattern, bool with_pattern)
+{
+    if (!bytes->count)
+        return true;
+    bool first = !to->bytes.count;
+    if (!gv_perturb_add(c->p, &to->bytes, bytes))
+        return false;
+    to->rows_seen[pattern] = true;
+    if (first)
+        gv_perturb_find_node(c->p, with_pattern ? change : NULL, &pattern, bytes, &to->graph, &to->node);
+    return !c->p->reason[0];
+}
+
+// Real rows that came out otherwise.
+static bool check_reads(checking *c, const gv_range_set *different, enum pattern pattern)
+{
+    gv_perturb *p = c->p;
+    bool going_on = true;
+    for (size_t i = 0; i < p->row_count && going_on; i++) {
+        gv_range_set rows = {0}, bytes = {0};
+        gv_range real = gv_perturb_real(p, &p->rows[i]);
+        if (!(p->rows[i].flags & GV_ROWS_OUT))
+            continue;
+        going_on = add_range(c, &rows, real.start, real.end) && gv_perturb_both(p, different, &rows, &bytes) &&
+                   add_result(c, &c->reads[i], &bytes, pattern, true);
+        gv_range_set_free(&rows);
+        gv_range_set_free(&bytes);
+    }
+    return going_on;
+}
+
+// Of the bytes `suspects`, those that a launch with memory as the program had it (pattern PATTERN_COUNT), or with the
+// pattern, does not write: they are given other values, those that they have now, and stay so.
+//
+// These values are ones that the graph itself has put there, so that a kernel that should read them meets nothing that
+// it could not have met.
+static bool unwritten(checking *c, const gv_range_set *suspects, enum pattern pattern, gv_range_set *found)
+{
+    gv_perturb *p = c->p;
+    gv_range_set written = {0};
+    gv_image *values = gv_perturb_keep(p, suspects);
+    bool going_on = values && gv_perturb_again(p, values, pattern == PATTERN_COUNT ? NULL : change, &pattern) &&
+                    gv_perturb_differences(p, values, NULL, &written) && gv_perturb_minus(p, suspects, &written, found);
+    gv_perturb_drop(p, values);
+    gv_range_set_free(&written);
+    return going_on;
+}
+
+// What was written for padded rows outside of what may be. `different` is what came out otherwise there. Data: the
+// pattern made the launch write where it does not with the program's own padding. Indices: the program's own padding
+// made it write where it does not with rows that are marked as padding.
+static bool check_writes(checking *c, const gv_range_set *different, enum pattern pattern)
+{
+    gv_perturb *p = c->p;
+    gv_error error = {0};
+    gv_range_set suspects = {0}, changed = {0}, rest = {0}, found = {0};
+    bool going_on;
+    if (pattern != PATTERN_MARK) {
+        going_on = gv_perturb_minus(p, different, &p->changed, &suspects);
+        if (going_on && suspects.count)
+            going_on = unwritten(c, &suspects, PATTERN_COUNT, &found);
+    } else {
+        going_on = gv_perturb_differences(p, p->before, NULL, &changed) && gv_perturb_words(p, &changed) &&
+                   gv_perturb_both(p, different, &p->changed, &rest) && gv_perturb_minus(p, &rest, &changed, &suspects);
+        if (going_on && suspects.count) {
+            if (gv_image_restore(p->compare, p->after, &suspects, &error)) {
+                gv_perturb_fails(p, "%.400s", error.text);
+                going_on = false;
+            }
+            going_on = going_on && unwritten(c, &suspects, pattern, &found);
+        }
+    }
+    going_on = going_on && add_result(c, &c->writes, &found, pattern, pattern != PATTERN_MARK);
+    gv_range_set_free(&suspects);
+    gv_range_set_free(&changed);
+    gv_range_set_free(&rest);
+    gv_range_set_free(&found);
+    return going_on;
+}
+
+// Launches that are equal must come out equal: with the program's own padding, and with a pattern once more.
+static bool is_stable(checking *c, enum pattern pattern, const gv_range_set *expected)
+{
+    gv_perturb *p = c->p;
+    gv_range_set again = {0}, missing = {0}, more = {0};
+    bool stable = gv_perturb_again(p, NULL, pattern == PATTERN_COUNT ? NULL : change, &pattern) &&
+                  gv_perturb_differences(p, p->after, NULL, &again) && gv_perturb_minus(p, &again, expected, &more) &&
+                  gv_perturb_minus(p, expected, &again, &missing);
+    if (stable && (more.count || missing.count)) {
+        stable = false;
+        p->record.status = GV_PERTURBED_UNSTABLE;
+        gv_perturb_fails(p,
+                         "equal launches of it came out differently (in %llu bytes): its results are not determined by "
+                         "its inputs",
+                         (unsigned long long)(gv_range_set_bytes(&more) + gv_range_set_bytes(&missing)));
+    }
+    gv_range_set_free(&again);
+    gv_range_set_free(&missing);
+    gv_range_set_free(&more);
+    return stable;
+}
+
+static bool try_pattern(checking *c, enum pattern pattern)
+{
+    gv_perturb *p = c->p;
+    const gv_range_set none = {0};
+    gv_range_set all = {0}, outside = {0}, live = {0}, read = {0};
+    bool going_on = gv_perturb_again(p, NULL, change, &pattern) && gv_perturb_differences(p, p->after, NULL, &all) &&
+                    gv_perturb_minus(p, &all, &c->allowed, &outside) &&
+                    gv_perturb_minus(p, &outside, &c->real, &live) && gv_perturb_both(p, &all, &c->real, &read);
+    if (going_on && (live.count || read.count))
+        going_on = is_stable(c, PATTERN_COUNT, &none) && is_stable(c, pattern, &all);
+    // Memory is as the launch with the pattern left it.
+    if (going_on && live.count)
+        going_on = check_writes(c, &live, pattern);
+    if (going_on && read.count)
+        going_on = check_reads(c, &read, pattern);
+    gv_range_set_free(&all);
+    gv_range_set_free(&outside);
+    gv_range_set_free(&live);
+    gv_range_set_free(&read);
+    return going_on;
+}
+
+static void write_result(checking *c, const outcome *r, unsigned kind, const gv_rows *rows)
+{
+    char patterns[96] = "";
+    for (int i = 0; i < PATTERN_COUNT; i++)
+        if (r->rows_seen[i])
+            snprintf(patterns + strlen(patterns), sizeof patterns - strlen(patterns), "%s%s", patterns[0] ? "," : "",
+                     pattern_names[i]);
+    gv_effect_record effect = {
+        .graph = r->graph, .node = r->node, .kind = kind, .patterns = {patterns, strlen(patterns)}};
+    if (rows) {
+        uint64_t last = UINT64_MAX;
+        effect.name = (gv_text){rows->name, strlen(rows->name)};
+        for (size_t i = 0; i < r->bytes.count; i++) {
+            uint64_t from = (r->bytes.ranges[i].start - rows->address) / rows->row_bytes;
+            uint64_t to = (r->bytes.ranges[i].end - 1 - rows->address) / rows->row_bytes;
+            effect.rows += to - from + 1 - (from == last);
+            effect.first_row = i ? effect.first_row : from;
+            effect.last_row = last = to;
+        }
+    }
+    gv_perturb_write_effect(c->p, &effect, &r->bytes);
+}
+
+static void check(gv_perturb *p)
+{
+    const gv_range_set none = {0};
+    char *patterns = p->patterns;
+    checking c = {.p = p, .reads = gv_calloc(p->row_count, sizeof(outcome))};
+    bool going_on = c.reads && list_memory(&c) && is_stable(&c, PATTERN_COUNT, &none);
+    if (!c.reads)
+        gv_perturb_fails(p, "memory ran out");
+    for (int i = 0; i < PATTERN_COUNT && going_on; i++) {
+        enum pattern pattern = (enum pattern)i;
+        if (!applies(p, pattern))
+            continue;
+        going_on = try_pattern(&c, pattern);
+        snprintf(patterns + strlen(patterns), sizeof p->patterns - strlen(patterns), "%s%s", patterns[0] ? "," : "",
+                 pattern_names[i]);
+    }
+    p->record.perturbed_bytes = gv_range_set_bytes(&c.padding);
+    // What a pattern showed before another one failed still holds.
+    for (size_t i = 0; i < p->row_count && c.reads && p->record.status != GV_PERTURBED_UNSTABLE; i++)
+        if (c.reads[i].bytes.count)
+            write_result(&c, &c.reads[i], GV_EFFECT_PAD_READ, &p->rows[i]);
+    if (c.writes.bytes.count && p->record.status != GV_PERTURBED_UNSTABLE)
+        write_result(&c, &c.writes, GV_EFFECT_PAD_WRITE, NULL);
+    for (size_t i = 0; i < p->row_count && c.reads; i++)
+        gv_range_set_free(&c.reads[i].bytes);
+    gv_range_set_free(&c.writes.bytes);
+    gv_range_set_free(&c.padding);
+    gv_range_set_free(&c.allowed);
+    gv_range_set_free(&c.real);
+    gv_free(c.reads);
+}
+
+bool gv_pad_launch(gv_graph_launch launch, gv_exec *exec, CUstream stream, bool per_thread, CUresult *result,
+                   uint64_t *sequence)
+{
+    gv_perturb p = {.launch = launch, .exec = exec, .stream = stream, .per_thread = per_thread};
+    const char *why = "";
+    p.record.what = GV_PERTURBED_PADDING;
+    gv_rows_batch(&p.real, &p.captured);
+    bool launched = gv_perturb_launch(&p, save_rows, check, result, &why);
+    if (launched)
+        exec->pad_owed = false;
+    else
+        gv_perturb_refused(&p, why, &exec->pad_owed, &exec->pad_refused);
+    *sequence = p.record.launch;
+    return launched;
+}
