@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 // ---- Freeing ----------------------------------------------------------------------------------------------------
@@ -181,8 +182,10 @@ gv_status gv_fix_file_write(const gv_fix_file *file, const char *path, gv_error 
         gv_free(beside);
         return gv_fail(error, GV_ERR_MEMORY, "out of memory while the fix was written");
     }
-    // A program may be reading the older file; half of a new one would be refused by it.
-    snprintf(beside, length, "%s.new", path);
+    // A program may be reading the older file; half of a new one would be refused by it. A pipe cannot be replaced.
+    struct stat there;
+    bool replaced = stat(path, &there) != 0 || S_ISREG(there.st_mode);
+    snprintf(beside, length, "%s%s", path, replaced ? ".new" : "");
     FILE *out = fopen(beside, "we");
     bool failed = !out || json_dumpf(document, out, JSON_INDENT(2)) != 0 || fputc('\n', out) == EOF;
     int number_of = errno;
@@ -190,11 +193,11 @@ gv_status gv_fix_file_write(const gv_fix_file *file, const char *path, gv_error 
         failed = true;
         number_of = errno;
     }
-    if (!failed && rename(beside, path) != 0) {
+    if (!failed && replaced && rename(beside, path) != 0) {
         failed = true;
         number_of = errno;
     }
-    if (failed && out)
+    if (failed && out && replaced)
         unlink(beside);
     json_decref(document);
     gv_free(beside);

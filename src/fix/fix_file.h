@@ -45,7 +45,7 @@ typedef struct gv_fix_edge {
     size_t depth;
     gv_fix_node from, to;
     bool replaces; // a programmatic edge joins the two nodes and is to become an ordinary one: CUDA allows no second
-    bool reversed; // against the order in which the program made the nodes: what it computes may change
+    bool reversed; // it, or a pair it orders, is against the order of making: what is computed may change
     uint64_t added_ns; // on the critical path, when it is the only edge added
     uint64_t pairs;    // how many it orders when it is the only edge added
     gv_fix_pair *orders;

@@ -384,7 +384,7 @@ static bool has_edge(const gv_graph *graph, uint32_t from, uint32_t to)
 
 // Fills one edge: where it lies, what it costs, which conflicts are its.
 static gv_status fill_edge(const gv_layout *l, gv_fix_checker *checker, const gv_fix_solution *solution, size_t e,
-                           gv_fix_planned *edge, gv_error *error)
+                           const gv_layout_pair *pairs, gv_fix_planned *edge, gv_error *error)
 {
     gv_fix_link link = solution->links[e];
     uint32_t from = l->spot_node[link.from], to = l->spot_node[link.to];
@@ -402,11 +402,13 @@ static gv_status fill_edge(const gv_layout *l, gv_fix_checker *checker, const gv
     for (size_t i = 0; enough && i < demands; i++)
         if (alone[i] || !without[i])
             edge->conflicts[edge->conflict_count++] = l->demand_pair[i];
+    edge->reversed = l->flat->made[from] > l->flat->made[to];
+    for (size_t i = 0; i < edge->conflict_count; i++)
+        edge->reversed |= pairs[edge->conflicts[i]].reversed;
     edge->graph = instance->graph;
     edge->from = from - instance->first;
     edge->to = to - instance->first;
     edge->replaces = has_edge(&l->trace->graphs[instance->graph], edge->from, edge->to);
-    edge->reversed = l->flat->made[from] > l->flat->made[to];
     edge->after = enough ? gv_fix_critical_path(&l->problem, &link, 1) : UINT64_MAX;
     gv_free(others);
     gv_free(alone);
@@ -436,7 +438,7 @@ static gv_status solve_layout(gv_fix_group *group, const gv_layout *l, const gv_
         status = out_of_memory(error);
     for (size_t e = 0; e < solution.count && !status; e++) {
         group->edge_count++;
-        status = fill_edge(l, checker, &solution, e, &group->edges[e], error);
+        status = fill_edge(l, checker, &solution, e, pairs, &group->edges[e], error);
         if (!status)
             gv_fix_find_cause(group, &group->edges[e]);
     }

@@ -26,7 +26,8 @@ enum gv_fix_cause {
 typedef struct gv_fix_planned {
     uint64_t graph;    // snapshot in which it lies: the member's graph, a child graph or a body
     uint32_t from, to; // indices there
-    bool replaces, reversed;
+    bool replaces;
+    bool reversed;  // it, or a pair that it orders, is against the order of making
     uint64_t after; // critical path with this edge alone
     enum gv_fix_cause cause;
     size_t lead;       // of its conflicts the one to show: an index of the group's

@@ -102,7 +102,7 @@ static void print_edge(fix_report *report, const gv_fix_group *group, const gv_f
     print_end(report, group, edge, edge->to, "then");
     if (edge->conflict_count)
         print_pairs(report, group, edge);
-    gv_message_fix_reversed(&report->text, edge);
+    gv_message_fix_reversed(&report->text, group, edge);
     print_row(report, "  beware");
     gv_message_fix_wait(&report->text, group, edge);
     print_row(report, "  write");
@@ -188,7 +188,7 @@ gv_status gv_report_fix_readings(const gv_fix_plan *plan, gv_fix_file *file, gv_
         const gv_fix_group *group = group_of(plan, graph);
         for (size_t e = 0; group && e < graph->edge_count && e < group->edge_count && enough; e++) {
             gv_string_clear(&text);
-            gv_message_fix_reversed(&text, &group->edges[e]);
+            gv_message_fix_reversed(&text, group, &group->edges[e]);
             gv_string_add(&text, text.length ? " " : "");
             gv_message_fix_wait(&text, group, &group->edges[e]);
             gv_string_add(&text, group->edges[e].cause == GV_FIX_CAUSE_DATA ? "" : " Or: ");

@@ -67,9 +67,13 @@ void gv_message_fix_members(gv_string *out, const gv_fix_group *group, bool name
 
 void gv_message_fix_proof(gv_string *out, const gv_fix_group *group)
 {
+    bool reversed = false;
+    for (size_t i = 0; i < group->conflict_count; i++)
+        reversed |= group->conflicts[i].reversed;
     if (group->at_least >= group->edge_count)
-        gv_string_add(out, "No smaller number of edges orders %s in the order in which the program made its nodes.",
-                      group->conflict_count > 1 ? "them all" : "the two");
+        gv_string_add(out, "No smaller number of edges orders %s%s.",
+                      group->conflict_count > 1 ? "them all" : "the two",
+                      reversed ? "" : " in the order in which the program made its nodes");
     else
         gv_string_add(out,
                       "None of the %s can be left out. Whether fewer others would do is not known; fewer than %s would "
@@ -160,6 +164,13 @@ void gv_message_fix_wait(gv_string *out, const gv_fix_group *group, const gv_fix
                       "%" PRIu64 " after #%" PRIu32 " (cudaEventRecord and cudaStreamWaitEvent; in PyTorch "
                       "stream.wait_event or wait_stream).",
                       to->stream, edge->to, from->stream, edge->from);
+    else if (from->stream && to->stream)
+        // Two nodes of one stream are unordered only across kernels that may begin early.
+        gv_string_add(out,
+                      "Let the kernels launched between #%" PRIu32 " and #%" PRIu32
+                      " wait (cudaGridDependencySynchronize) before they let others begin, or launch #%" PRIu32
+                      " without programmatic stream serialization.",
+                      edge->from, edge->to, edge->to);
     else
         gv_string_add(out,
                       "Where the graph is built, make #%" PRIu32 " depend on #%" PRIu32
@@ -198,15 +209,25 @@ void gv_message_fix_instead(gv_string *out, const gv_fix_group *group, const gv_
     }
 }
 
-void gv_message_fix_reversed(gv_string *out, const gv_fix_planned *edge)
+void gv_message_fix_reversed(gv_string *out, const gv_fix_group *group, const gv_fix_planned *edge)
 {
-    if (edge->reversed)
-        gv_string_add(
-            out,
-            "CAUTION: the program made #%" PRIu32 " before #%" PRIu32
-            ". The other edges and pairs leave no way to keep that order, so that with this edge the program may "
-            "compute something else than it was meant to. Look at the pair before you use this fix.",
-            edge->to, edge->from);
+    if (!edge->reversed)
+        return;
+    gv_string_add(out, "CAUTION: this is against the program. ");
+    for (size_t i = 0; i < edge->conflict_count; i++) {
+        const gv_fix_conflict *conflict = &group->conflicts[edge->conflicts[i]];
+        if (!conflict->reversed)
+            continue;
+        add_side(out, conflict, &conflict->pair->second, edge->graph);
+        gv_string_add(out, " comes to stand before ");
+        add_side(out, conflict, &conflict->pair->first, edge->graph);
+        gv_string_add(out, ", which the program made first. ");
+        break;
+    }
+    gv_string_add(out,
+                  "The graph's edges, with the other pairs, leave no way to keep the order in which the nodes were "
+                  "made, so that the program may compute something else than was meant. Look at it before you use "
+                  "this fix.");
 }
 
 void gv_message_fix_edge_properties(gv_string *out, const gv_fix_group *group, const gv_fix_planned *edge)
@@ -323,6 +344,6 @@ void gv_message_fix_summary(gv_string *out, const gv_fix_plan *plan, const gv_fi
         gv_string_add(out, outcome->races ? ": `gravel run --fix FILE -- COMMAND` adds them to the running program."
                                           : ", without an edge.");
     } else if (outcome->races && !refused && !outcome->left) {
-        gv_string_add(out, " `-o FILE` writes them for `gravel run --fix`.");
+        gv_string_add(out, " `-o FILE` writes a file for `gravel run --fix`.");
     }
 }

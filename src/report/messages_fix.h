@@ -21,8 +21,8 @@ void gv_message_fix_pair(gv_string *out, const gv_fix_group *group, const gv_fix
 // What a person would write: the wait; and what there is to change instead, adding nothing when the wait is the cure.
 void gv_message_fix_wait(gv_string *out, const gv_fix_group *group, const gv_fix_planned *edge);
 void gv_message_fix_instead(gv_string *out, const gv_fix_group *group, const gv_fix_planned *edge);
-// Loud words for an edge against the program's order; adds nothing for others.
-void gv_message_fix_reversed(gv_string *out, const gv_fix_planned *edge);
+// Loud words for an edge that orders a pair against the program; adds nothing for others.
+void gv_message_fix_reversed(gv_string *out, const gv_fix_group *group, const gv_fix_planned *edge);
 void gv_message_fix_edge_properties(gv_string *out, const gv_fix_group *group, const gv_fix_planned *edge);
 
 // ---- Costs ----

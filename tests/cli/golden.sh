@@ -28,6 +28,12 @@ golden() {
     if diff -u "$golden/$file" ../golden; then ok; else fail "$file differs"; fi
 }
 
+# golden_file FILE WRITTEN: a file that a command wrote.
+golden_file() {
+    [ "${GOLDEN_UPDATE:-0}" = 1 ] && cp "$2" "$golden/$1"
+    if diff -u "$golden/$1" "$2"; then ok; else fail "$1 differs"; fi
+}
+
 golden check-clean.txt 0 check clean.gravel
 golden check-race.txt 1 check race.gravel
 golden check-race-verbose.txt 1 check --verbose race.gravel
@@ -52,6 +58,22 @@ golden check-files.txt 1 check clean.gravel rank.gravel race.gravel
 golden check-suppressed.txt 0 check --suppress race.supp race.gravel
 golden check-suppressed-incomplete.txt 0 check --require-complete --suppress incomplete.supp incomplete.gravel
 golden check-suppressed-in-part.txt 1 check --suppress group.supp group.gravel
+for trace in race group child bodies waits buckets built; do
+    golden "fix-$trace.txt" 0 fix "$trace.gravel"
+done
+# The file, after what is printed.
+for trace in race child waits buckets clean; do
+    "$gravel" fix -o "$trace.json" "$trace.gravel" > /dev/null
+    golden_file "fix-$trace.json" "$trace.json"
+done
+golden fix-nothing.txt 0 fix clean.gravel
+golden fix-nothing-seen.txt 0 fix incomplete.gravel
+golden fix-several.txt 0 fix several.gravel
+golden fix-files.txt 0 fix clean.gravel rank.gravel buckets.gravel
+golden fix-group-all-pairs.txt 0 fix --all-pairs group.gravel
+golden fix-race-verbose.txt 0 fix --verbose race.gravel
+golden fix-hostile.txt 0 fix hostile.gravel
+golden fix-suppressed.txt 0 fix --suppress race.supp race.gravel
 golden check-race.json 1 check --json race.gravel
 golden check-group.json 1 check --json group.gravel
 golden check-waits.json 1 check --json waits.gravel
@@ -85,9 +107,11 @@ golden show-nothing.txt 0 show no-graphs.gravel graphs
 golden show-truncated.txt 0 show truncated.gravel nodes
 
 # The JSON that was just compared is JSON, has the members that docs/findings.md promises, and nothing else.
-python3 "$here/schema.py" "$here/../../docs/findings.md" "$golden"/*.json && ok || fail "the JSON is not as documented"
+python3 "$here/schema.py" "$here/../../docs/findings.md" "$golden"/check-*.json "$golden"/show-*.json && ok || fail "the JSON is not as documented"
+
+python3 "$here/fix_schema.py" "$here/../../docs" "$golden"/fix-*.json && ok || fail "the fix file is not as documented"
 
 # Reports stay within 100 columns, but for the lines made for programs and messages on standard error.
-wide=$(grep -h -v -e '^  \[properties\]' -e '^\$' -e '^gravel: ' "$golden"/check-*.txt | awk 'length > 100')
+wide=$(grep -h -v -e '^  \[[a-z]*\]' -e '^\$' -e '^gravel: ' "$golden"/check-*.txt "$golden"/fix-*.txt | awk 'length > 100')
 [ -z "$wide" ] && ok || fail "wider than 100 columns: $wide"
 finish

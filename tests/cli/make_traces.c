@@ -451,6 +451,31 @@ static void write_bodies(const char *path)
 }
 
 // A pair with many ranges of all three kinds, atomics on one side, and accesses known as an upper bound on the other.
+// A graph put together by hand, whose edges run against the order of making: 0 before 2 and 1 before 3, as they were
+// made, cannot both be had. Its memory is PyTorch's.
+static void write_built(const char *path)
+{
+    const uint64_t block = 0x7f0001000000;
+    begin(path, 812, "python serve.py");
+    definitions();
+    WRITE(module, .id = 3, .path = TEXT("/opt/venv/lib/python3.12/site-packages/torch/lib/libc10_cuda.so"));
+    WRITE(stack, .id = 20, .host = NUMBERS(3, 0x100), .python = NUMBERS(STRING_FILE, STRING_STEP, 5));
+    WRITE(allocation, .id = 3, .address = block, .size = 0x200000, .context = 1, .stack = 20, .operation = 4);
+    WRITE(operation, .sequence = 4, .kind = GV_OP_ALLOC, .thread = 812, .object = 3);
+    WRITE(graph, .id = 1, .origin = GV_GRAPH_BUILT, .nodes = 4, .edges = 2, .stack = STACK_CAPTURE);
+    for (uint64_t i = 0; i < 4; i++)
+        kernel(1, i, i % 2 ? FUNCTION_TRITON : FUNCTION_TOPK, STACK_TOPK, 0);
+    WRITE(edges, .graph = 1, .items = NUMBERS(2, 1, 0, 0, 3, 0, 0, 0));
+    WRITE(exec, .id = 1, .graph = 1, .operation = 5);
+    launch(6, 1, 1);
+    access_of(6, 1, 0, block, 512, 0, 0);
+    access_of(6, 1, 2, 0, 0, block, 512);
+    access_of(6, 1, 1, block + 4096, 64, 0, 0);
+    access_of(6, 1, 3, 0, 0, block + 4096, 64);
+    WRITE(armed, .launch = 6, .exec = 1, .graph = 1, .duration_ns = 50000);
+    end(6);
+}
+
 static void write_ranges(const char *path)
 {
     begin(path, 812, "python serve.py");
@@ -572,6 +597,7 @@ int main(int argc, char **argv)
     write_buckets("buckets.gravel");
     write_child("child.gravel");
     write_bodies("bodies.gravel");
+    write_built("built.gravel");
     write_ranges("ranges.gravel");
     write_extents("extents.gravel");
     write_hostile("hostile.gravel");
