@@ -143,7 +143,7 @@ gv_status engine_create(engine **made, const engine_config *config, gv_error *er
     if (!e)
         return gv_fail(error, GV_ERR_MEMORY, "no memory for the engine");
     e->config = *config;
-    pthread_mutex_init(&e->working, NULL);
+    turns_begin(&e->working);
     pthread_mutex_init(&e->lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -213,7 +213,7 @@ void engine_destroy(engine *e)
     device_close(&e->device);
     pthread_cond_destroy(&e->work);
     pthread_mutex_destroy(&e->lock);
-    pthread_mutex_destroy(&e->working);
+    turns_end(&e->working);
     gv_free(e);
 }
 
@@ -585,7 +585,7 @@ gv_status engine_step(engine *e, bool *worked, gv_error *error)
 {
     gv_status status = GV_OK;
     request *batch[ENGINE_MAX_BATCH];
-    pthread_mutex_lock(&e->working);
+    turns_take(&e->working);
     cuCtxSetCurrent(e->device.context);
     pthread_mutex_lock(&e->lock);
     tidy(e);
@@ -617,7 +617,7 @@ gv_status engine_step(engine *e, bool *worked, gv_error *error)
     if (e->device.error.status != GV_OK)
         status = fail(e, error);
     pthread_mutex_unlock(&e->lock);
-    pthread_mutex_unlock(&e->working);
+    turns_give(&e->working);
     tell_news(e);
     if (worked)
         *worked = fresh || count;

@@ -151,8 +151,8 @@ void engine_wake(engine *e);
 // ---- Prefill here, decode there ----
 
 // The pages of an ENGINE_PREFILLED request as bytes for another engine with the same key format: a header, its tokens,
-// its C4 and index-key pages, window and compressor states. Both calls may block for a step. The format is of this
-// build; importing checks it as hostile input.
+// its C4 and index-key pages, window and compressor states. Both calls may block for the
+// step that is under way, and for no later one. The format is of this build; importing checks it as hostile input.
 
 // How many bytes engine_export will write; 0 for a handle that is not ENGINE_PREFILLED.
 size_t engine_export_size(engine *e, engine_handle handle);

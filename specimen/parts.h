@@ -12,6 +12,7 @@
 #include "specimen/engine.h"
 #include "specimen/faults.h"
 #include "specimen/layout.h"
+#include "specimen/turns.h"
 #include "specimen/vocabulary.h"
 #include "specimen/weights.h"
 
@@ -205,8 +206,8 @@ struct engine {
         unsigned char *keys; // index keys of the first sparse layer, page after page
     } late;
 
-    pthread_mutex_t working; // held while the device works for the engine
-    pthread_mutex_t lock;    // the fields below; taken after `working` when both are
+    turns working;        // held while the device works for the engine
+    pthread_mutex_t lock; // the fields below; taken after `working` when both are
     pthread_cond_t work;
     bool wake;
     request *requests; // in the order of their handles

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "specimen/engine.h"
 #include "specimen/sessions.h"
+#include "specimen/turns.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -556,6 +557,40 @@ static void any_thread_may_submit_and_poll(void **state)
     unmake(e);
 }
 
+// ---- Turns ----
+
+static turns line;
+static atomic_bool had_its_turn;
+
+static void *take_a_turn(void *user)
+{
+    turns_take(&line);
+    atomic_store(&had_its_turn, true);
+    turns_give(&line);
+    return NULL;
+}
+
+static void who_gives_a_turn_back_comes_after_who_waits(void **state)
+{
+    pthread_t other;
+    turns_begin(&line);
+    atomic_store(&had_its_turn, false);
+    turns_take(&line);
+    assert_int_equal(pthread_create(&other, NULL, take_a_turn, NULL), 0);
+    for (uint64_t next = 0; next < 2; sched_yield()) {
+        pthread_mutex_lock(&line.lock);
+        next = line.next;
+        pthread_mutex_unlock(&line.lock);
+    }
+    assert_false(atomic_load(&had_its_turn));
+    turns_give(&line);
+    turns_take(&line);
+    assert_true(atomic_load(&had_its_turn));
+    turns_give(&line);
+    pthread_join(other, NULL);
+    turns_end(&line);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -571,6 +606,7 @@ int main(void)
         cmocka_unit_test(requests_move_between_engines),
         cmocka_unit_test(damaged_imports_are_refused),
         cmocka_unit_test(any_thread_may_submit_and_poll),
+        cmocka_unit_test(who_gives_a_turn_back_comes_after_who_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

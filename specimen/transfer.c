@@ -91,7 +91,7 @@ size_t engine_export_size(engine *e, engine_handle handle)
 gv_status engine_export(engine *e, engine_handle handle, void *bytes, size_t capacity, gv_error *error)
 {
     // While this is held no step can end the request or give its pages to another one.
-    pthread_mutex_lock(&e->working);
+    turns_take(&e->working);
     cuCtxSetCurrent(e->device.context);
     gv_status status = GV_OK;
     piece pieces[PIECES];
@@ -128,7 +128,7 @@ gv_status engine_export(engine *e, engine_handle handle, void *bytes, size_t cap
     CALL(&e->device, cuStreamSynchronize(e->transfer));
     if (status == GV_OK && e->device.error.status != GV_OK)
         status = gv_fail(error, GV_ERR_IO, "%s", e->device.error.text);
-    pthread_mutex_unlock(&e->working);
+    turns_give(&e->working);
     if (status == GV_OK) {
         uint64_t sum = checksum((unsigned char *)bytes + sizeof(header), size - sizeof(header));
         memcpy((unsigned char *)bytes + offsetof(header, checksum), &sum, sizeof sum);
@@ -218,7 +218,7 @@ gv_status engine_import(engine *e, const void *bytes, size_t size, const engine_
     if ((length + PAGE - 1) / PAGE > e->config.pages)
         return gv_fail(error, GV_ERR_LIMIT, "the request can never fit: it may need %d pages and the engine has %d",
                        (length + PAGE - 1) / PAGE, e->config.pages);
-    pthread_mutex_lock(&e->working);
+    turns_take(&e->working);
     cuCtxSetCurrent(e->device.context);
     piece pieces[PIECES];
     int count = 0;
@@ -266,6 +266,6 @@ gv_status engine_import(engine *e, const void *bytes, size_t size, const engine_
         pthread_cond_broadcast(&e->work);
     }
     pthread_mutex_unlock(&e->lock);
-    pthread_mutex_unlock(&e->working);
+    turns_give(&e->working);
     return status;
 }
