@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -126,6 +127,37 @@ static char *expand(runner *r, const char *text)
 
 // ---- What is meant ------------------------------------------------------------------------------------------------
 
+// The lowest of the ports that the system gives to whoever asks for any, connections included.
+static unsigned first_given_port(void)
+{
+    unsigned first = 0;
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
+    bool known = file && fscanf(file, "%u", &first) == 1 && first <= UINT16_MAX;
+    if (file)
+        fclose(file);
+    return known ? first : 0;
+}
+
+// Binds the socket to a free port: to one that the system does not give away by itself, if there is any, as every
+// connection that any program makes meanwhile could get the others.
+static bool bind_to_free(int socket, struct sockaddr_in *address)
+{
+    enum { LOWEST = 10000, TRIES = 200 };
+    unsigned first = first_given_port();
+    for (int i = 0; i < TRIES && first > LOWEST + TRIES; i++) {
+        unsigned random = 0;
+        if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+            break;
+        address->sin_port = htons((uint16_t)(LOWEST + random % (first - LOWEST)));
+        if (bind(socket, (struct sockaddr *)address, sizeof *address) == 0)
+            return true;
+    }
+    socklen_t length = sizeof *address;
+    address->sin_port = 0;
+    return bind(socket, (struct sockaddr *)address, sizeof *address) == 0 &&
+           getsockname(socket, (struct sockaddr *)address, &length) == 0;
+}
+
 // Free ports, all held at once so that they differ. Between here and the service's own bind another program may take
 // one: the service then does not start, which is an infrastructure outcome and tried again.
 static bool choose_ports(runner *r)
@@ -138,11 +170,9 @@ static bool choose_ports(runner *r)
     size_t opened = 0;
     for (size_t i = 0; good && i <= names->count; i++) {
         struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        socklen_t length = sizeof address;
         sockets[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         opened += sockets[i] >= 0;
-        good = sockets[i] >= 0 && bind(sockets[i], (struct sockaddr *)&address, sizeof address) == 0 &&
-               getsockname(sockets[i], (struct sockaddr *)&address, &length) == 0;
+        good = sockets[i] >= 0 && bind_to_free(sockets[i], &address);
         char name[128] = "port";
         if (i > 0)
             snprintf(name, sizeof name, "port.%s", names->items[i - 1]);

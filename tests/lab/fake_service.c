@@ -5,11 +5,12 @@
 //     FAKE_SEED                   which sessions are corrupt is a function of this and of the session's number
 //     FAKE_CAPTURE, FAKE_OVERLAP  corrupt only with keys bf16, capture graph and overlap 1
 //     FAKE_NEEDS                  in place of that: corrupt unless all these variables are 1 ("A B")
-//     FAKE_START                  die, hang (never answers), deaf (closes each connection), late (answers after 1 s)
+//     FAKE_START                  die, hang (never answers), deaf (closes each connection), late (answers after 60 s)
 //     FAKE_CHILDREN               processes to leave behind, each in a session of its own and deaf to SIGTERM
 //     FAKE_DIE_AT                 ends with SIGKILL when this session is asked for
 //     FAKE_LOSE                   does its work in a child without FAKE_OVERLAP, as a launcher that drops variables
-//     would FAKE_TOUCH                  appends a byte to this file once a session was asked for
+//     would FAKE_TOUCH                  appends a byte to this file once a session was asked for FAKE_HOLD answers no
+//     session while this file is there
 // A file `safe` in its working folder that holds "yes" makes it clean: something for patches and file swaps to change.
 #include <arpa/inet.h>
 #include <signal.h>
@@ -123,6 +124,8 @@ static void answer(int connection, const char *request, char **argv)
             fputc('x', touched);
             fclose(touched);
         }
+        while (access(setting("FAKE_HOLD", "/nonexistent"), F_OK) == 0)
+            usleep(5000);
         body = 100 * uniform(setting("FAKE_SEED", "0"), number) < corrupt_percent(argv) ? "corrupt" : "clean";
     }
     int length =
@@ -156,7 +159,7 @@ int main(int argc, char **argv)
     if (strcmp(start, "hang") == 0)
         pause();
     if (strcmp(start, "late") == 0)
-        sleep(1);
+        sleep(60);
     int server = socket(AF_INET, SOCK_STREAM, 0), one = 1;
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK),

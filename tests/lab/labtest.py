@@ -34,7 +34,7 @@ service:
     url: http://127.0.0.1:${port}/v1/chat/completions
     body: {model: x, messages: [{role: user, content: hello}], max_tokens: 4}
     expect: /choices/0/message/content
-    timeout: 5s
+    timeout: 60s
   start_timeout: @START@
   stop: {timeout: 2s}
 @FACTORS@
@@ -82,8 +82,8 @@ class Lab:
 
     def plan(self, name="plan", **values):
         """A plan file; the values replace @KEY@ in PLAN."""
-        defaults = dict(NAME=name, SEED="5", RETRIES="2", RATE="50", ENVIRONMENT="", SERVICE="", START="20s",
-                        FACTORS=FACTORS, TRIAL="", SESSIONS="20", TIMEOUT="20s", ALLOWED="0",
+        defaults = dict(NAME=name, SEED="5", RETRIES="2", RATE="50", ENVIRONMENT="", SERVICE="", START="120s",
+                        FACTORS=FACTORS, TRIAL="", SESSIONS="20", TIMEOUT="120s", ALLOWED="0",
                         DESIGN="design: {kind: full, blocks: 6}", REST="")
         text = PLAN
         for key, value in {**defaults, **values}.items():
@@ -113,7 +113,7 @@ class Lab:
         finally:
             connection.close()
 
-    def processes(self, wait=5):
+    def processes(self, wait=30):
         """Processes that run a program of this test's folder, after waiting a little for them to go."""
         until = time.monotonic() + wait
         while True:
@@ -127,6 +127,15 @@ class Lab:
             if not found or time.monotonic() > until:
                 return found
             time.sleep(0.05)
+
+
+def wait_for(condition, what, patience=120):
+    """Returns the first true value of condition()."""
+    until = time.monotonic() + patience
+    while not (value := condition()):
+        check(time.monotonic() < until, "waited in vain for", what)
+        time.sleep(0.01)
+    return value
 
 
 def same_result(report):

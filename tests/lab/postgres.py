@@ -11,9 +11,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
-from labtest import Lab, check, same_result
+from labtest import Lab, check, same_result, wait_for
 
 SKIPPED = 77
 
@@ -56,21 +55,34 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def trials(lab):
+    """The trials that are held: a fake trial each."""
+    found = []
+    for pid in lab.processes(wait=0):
+        try:
+            if os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "fake_trial":
+                found.append(pid)
+        except OSError:
+            pass  # it has ended
+    return found
+
+
 def workers(lab, server):
     """Three workers, of which one is killed in a trial, come to what one comes to with SQLite; no trial is run twice."""
-    plan = lab.plan(ENVIRONMENT=", FAKE_CHILDREN: 1")
+    hold = lab.path("hold")
+    plan = lab.plan(ENVIRONMENT=f", FAKE_CHILDREN: 1, FAKE_HOLD: {hold}")
     lab.run("run", plan, "--quiet", code=1)
     alone = lab.report(plan)
     where = ["--ledger", server.url]
+    lab.write("hold", "")
     runs = [lab.start("run", plan, "--quiet", "--output", lab.path(f"host{i}"), *where) for i in range(3)]
-    until = time.monotonic() + 60
-    while not server.query("SELECT count(*) FROM lab_attempt")[1].isdigit() and time.monotonic() < until:
-        time.sleep(0.05)
-    time.sleep(0.3)
+    # Each holds a trial when the first one is killed in its own.
+    wait_for(lambda: len(trials(lab)) >= 3, "a trial of each worker")
     runs[0].kill()
     runs[0].communicate()
+    os.remove(hold)
     for run in runs[1:]:
-        _, errors = run.communicate(timeout=200)
+        _, errors = run.communicate(timeout=250)
         check(run.returncode == 1, run.returncode, errors)
     together = json.loads(lab.run("report", plan, "--json", *where).stdout)
     check(same_result(together) == same_result(alone), together, alone)
@@ -88,16 +100,19 @@ def workers(lab, server):
 
 def worker_verb(lab, server):
     """A worker takes what is there to claim and goes; its ledger's address comes by the environment."""
-    plan = lab.plan()
+    hold = lab.path("hold")
+    plan = lab.plan(ENVIRONMENT=f", FAKE_HOLD: {hold}")
     where = ["--ledger", server.url]
+    lab.write("hold", "")
     # Plan the first block without running it: a run that is killed at once leaves it pending.
     run = lab.start("run", plan, "--quiet", *where)
-    until = time.monotonic() + 60
-    while not server.query("SELECT count(*) FROM lab_trial")[1] not in ("", "0") and time.monotonic() < until:
-        time.sleep(0.01)
-    time.sleep(0.5)
+    wait_for(lambda: trials(lab), "a trial")
     run.kill()
     run.communicate()
+    os.remove(hold)
+    # Its claim ends with its connection, once the server has noticed.
+    wait_for(lambda: server.query("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND "
+                                  "pid != pg_backend_pid()")[1] == "0", "the end of its connection")
     environment = dict(os.environ, GRAVEL_LAB_LEDGER=server.url)
     done = lab.run("worker", "--output", lab.path("worker"), env=environment)
     check(done.returncode in (0, 1), done.returncode, done.stderr)
