@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { MAX_WORKERS = 512, POLL_NS = 1000000, STALL_NS = 2000000000 };
+enum { MAX_WORKERS = 512, POLL_NS = 1000000, STALL_NS = 2000000000, SLEEP_NS = 1000000 };
 
 enum schedule_mode { SCHEDULE_FREE, SCHEDULE_SEEDED, SCHEDULE_SERIAL };
 
@@ -373,6 +373,9 @@ void schedule_spin(void *user, uint64_t nanoseconds)
     }
     struct timespec start, now;
     clock_gettime(CLOCK_MONOTONIC, &start);
+    // A device's long kernels take no time of the host's processors.
+    if (nanoseconds >= SLEEP_NS)
+        nanosleep(&(struct timespec){(time_t)(nanoseconds / 1000000000), (long)(nanoseconds % 1000000000)}, NULL);
     do {
         sched_yield();
         clock_gettime(CLOCK_MONOTONIC, &now);

@@ -45,6 +45,7 @@ enum option_id {
     ROOM,
     ROUTER_URL,
     ADVERTISE,
+    PAUSE_FILE,
     PREFILL_URL,
     DECODE_URL,
     OPEN,
@@ -71,6 +72,7 @@ static const option_row rows[OPTIONS] = {
     [ROOM] = {"room-timeout", FOR_PAIR, "MS", "how long prefilled pages wait for the other side (120000)"},
     [ROUTER_URL] = {"router", FOR_PAIR, "URL", "announce this server to the router there"},
     [ADVERTISE] = {"advertise", FOR_PAIR, "HOST", "host under which the router reaches this server (--host)"},
+    [PAUSE_FILE] = {"pause-file", FOR_ENGINE, "FILE", "begin no step of the engine while FILE exists"},
     [PREFILL_URL] = {"prefill", FOR_ROUTER, "URL", "a prefill server; may be repeated"},
     [DECODE_URL] = {"decode", FOR_ROUTER, "URL", "a decode server; may be repeated"},
     [OPEN] = {"open", FOR_ROUTER, NULL, "let workers announce themselves"},
@@ -156,6 +158,7 @@ static bool set_engine_option(gv_arguments *arguments, int id)
     case MOST_MESSAGES: return set_size(arguments, id, 1 << 16, &arguments->engine.most_messages);
     case HEALTH: return set_unsigned(arguments, id, 3600000, &arguments->engine.health_ms);
     case ROOM: return set_unsigned(arguments, id, 3600000, &arguments->engine.room_ms);
+    case PAUSE_FILE: arguments->engine.pause_file = optarg; return true;
     case ROUTER_URL: arguments->engine.router = optarg; return true;
     default: arguments->engine.advertised = optarg; return true;
     }

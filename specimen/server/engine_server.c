@@ -8,22 +8,37 @@
 
 #include <inttypes.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     TICK_MS = 100,
-    WAIT_MS = 500,     // the stepping thread looks at `stopping` so often
-    LAST_MS = 5000,    // for the last requests to end when all were cancelled
+    WAIT_MS = 500,  // the stepping thread looks at `stopping` so often
+    LAST_MS = 5000, // for the last requests to end when all were cancelled
+    PAUSE_MS = 10,
     HEALTH_QUEUED = 8, // places in the engine's queue beyond the limit of requests, for /health
 };
 
 // ---- Threads ------------------------------------------------------------------------------------------------------
+
+// Holds the engine between two steps for as long as somebody wants to look at it there, but not when it has to end.
+static bool is_paused(gv_engine_server *server)
+{
+    const char *file = server->settings.pause_file;
+    return file && !atomic_load(&server->leaving) && access(file, F_OK) == 0;
+}
 
 static void *keep_stepping(void *argument)
 {
     gv_engine_server *server = argument;
     while (!atomic_load(&server->stopping)) {
         gv_error error = {0};
-        if (!engine_wait_for_work(server->engine, WAIT_MS) || engine_step(server->engine, NULL, &error) == GV_OK)
+        if (!engine_wait_for_work(server->engine, WAIT_MS))
+            continue;
+        if (is_paused(server)) {
+            nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000}, NULL);
+            continue;
+        }
+        if (engine_step(server->engine, NULL, &error) == GV_OK)
             continue;
         pthread_mutex_lock(&server->lock);
         server->failure = error;
@@ -43,7 +58,7 @@ static void look_for_hang(gv_engine_server *server, uint64_t now_ms)
     uint64_t work = counts.steps + counts.prefills + counts.tokens;
     // Requests that wait for pages which others hold back are not the engine's fault.
     bool has_work = counts.running || (counts.waiting && !counts.prefilled);
-    if (work != server->work_seen || !has_work)
+    if (work != server->work_seen || !has_work || is_paused(server))
         server->work_since_ms = now_ms;
     server->work_seen = work;
     atomic_store(&server->hanging, now_ms - server->work_since_ms > server->settings.health_ms);

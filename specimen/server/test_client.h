@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CLIENT_PATIENCE_MS = 20000 };
+enum { CLIENT_PATIENCE_MS = 120000 };
 
 static inline int client_connect(unsigned port)
 {

@@ -63,6 +63,14 @@ static gv_http_exchange *kept(size_t n)
     return exchange;
 }
 
+static bool is_kept(size_t n)
+{
+    pthread_mutex_lock(&board.lock);
+    bool is = board.count > n;
+    pthread_mutex_unlock(&board.lock);
+    return is;
+}
+
 static void on_poke(void *context)
 {
     atomic_fetch_add(&board.pokes, 1);
@@ -121,12 +129,17 @@ static int stop(void **state)
     return 0;
 }
 
+// For loops that wait for something to happen: a pause, and an end where it does not.
+static void keep_waiting(int turn)
+{
+    assert_in_range(turn, 0, 12000);
+    nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+}
+
 static void wait_until_idle(void)
 {
-    for (int turn = 0; gv_http_active(server); turn++) {
-        assert_in_range(turn, 0, 2000);
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    }
+    for (int turn = 0; gv_http_active(server); turn++)
+        keep_waiting(turn);
 }
 
 static void expect(const char *request, int status, const char *words)
@@ -210,10 +223,8 @@ static void bodies_together_are_limited(void **state)
         client_send(clients[i], half);
         // The first ones are held to the last byte, and leave no place for the one after them.
         for (int turn = 0; i < FULL && gv_http_count(server).bytes_of_bodies < (size_t)(i + 1) * (MOST_BODY - 1);
-             turn++) {
-            assert_in_range(turn, 0, 2000);
-            nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-        }
+             turn++)
+            keep_waiting(turn);
     }
     for (int i = FULL; i >= 0; i--) {
         client_send(clients[i], "a");
@@ -364,12 +375,12 @@ static void a_client_that_goes_is_noticed(void **state)
     assert_false(gv_http_gone(waiting) || gv_http_gone(streaming));
     close(clients[0]);
     close(clients[1]);
-    for (int turn = 0; !gv_http_gone(waiting) || !gv_http_gone(streaming); turn++) {
-        assert_in_range(turn, 0, 2000);
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    }
+    for (int turn = 0; !gv_http_gone(waiting) || !gv_http_gone(streaming); turn++)
+        keep_waiting(turn);
     wait_until_idle();
-    assert_true(atomic_load(&board.pokes) >= 1);
+    // The server's threads say so a moment later.
+    for (int turn = 0; !atomic_load(&board.pokes); turn++)
+        keep_waiting(turn);
     // Answers to no one are harmless.
     assert_false(gv_http_stream_write(streaming, "y", 1));
     gv_http_stream_end(streaming, true);
@@ -386,19 +397,28 @@ static void slow_requests_are_cut_off(void **state)
     // A byte now and then keeps the connection busy and never makes a request.
     int client = client_connect(port);
     client_send(client, "GET /ec");
-    for (int turn = 0;; turn++) {
+    for (int turns = 0;; turns++) {
         struct pollfd ask = {.fd = client, .events = POLLIN};
         if (poll(&ask, 1, 100) == 1)
             break;
         client_send(client, "h");
-        assert_in_range(turn, 0, 200);
+        assert_in_range(turns, 0, 1200);
     }
     gv_free(client_read(client, NULL));
     close(client);
     assert_int_equal(gv_http_count(server).slow_clients, 1);
-    // A handler may take longer than that.
-    client = client_connect(port);
-    client_send(client, GET("/keep"));
+    // A handler may take longer than that. Where even this program was too busy to send its request in time, again.
+    int turn = 0;
+    do {
+        client = client_connect(port);
+        client_send(client, GET("/keep"));
+        struct pollfd ask = {.fd = client, .events = POLLIN};
+        while (!is_kept(0) && poll(&ask, 1, 10) == 0)
+            ;
+        if (!is_kept(0))
+            close(client);
+        assert_in_range(++turn, 0, 20);
+    } while (!is_kept(0));
     gv_http_exchange *exchange = kept(0);
     nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 500000000}, NULL);
     gv_http_reply_text(exchange, 200, "text/plain", "slow but fine");
@@ -410,7 +430,7 @@ static void slow_requests_are_cut_off(void **state)
 
 static void many_connections_wait_at_once(void **state)
 {
-    enum { MANY = 500 };
+    enum { MANY = 300 }; // with both ends in one process, well below the usual limit of 1,024 open files
     static int clients[MANY];
     for (int i = 0; i < MANY; i++) {
         clients[i] = client_connect(port);
@@ -616,7 +636,7 @@ static void the_loop_makes_calls(void **state)
     gv_text_free(&missing.data);
 
     call_record silent = start_call(loop, "GET", "/keep");
-    silent.silence_ms = 300;
+    silent.silence_ms = 2000; // in which its request must have been sent
     assert_true(gv_loop_post(loop, begin_call, &silent));
     wait_done(&silent);
     assert_true(silent.end.timed_out && !silent.end.whole && !silent.end.reached);
@@ -652,10 +672,8 @@ static void the_loop_makes_calls(void **state)
     assert_true(gv_loop_post(loop, begin_call, &cancelled));
     exchange = kept(2);
     assert_true(gv_loop_post(loop, cancel_call, &cancelled));
-    for (int turn = 0; !gv_http_gone(exchange); turn++) {
-        assert_in_range(turn, 0, 2000);
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    }
+    for (int turn = 0; !gv_http_gone(exchange); turn++)
+        keep_waiting(turn);
     gv_http_reply_text(exchange, 200, "text/plain", "nobody hears this");
 
     // Nobody listens.

@@ -35,7 +35,9 @@ class Server:
         self.command, self.closed = command, False
         self.folder = tempfile.mkdtemp()
         self.log = os.path.join(self.folder, "log")
-        port_file = os.path.join(self.folder, "port")
+        port_file, self.pause_file = os.path.join(self.folder, "port"), os.path.join(self.folder, "pause")
+        if command != "router":
+            options = (*options, "--pause-file", self.pause_file)
         environment = dict(os.environ)
         # The software driver stands in for the GPU's.
         environment["LD_LIBRARY_PATH"] = os.path.join(build, "soft") + ":" + environment.get("LD_LIBRARY_PATH", "")
@@ -63,6 +65,18 @@ class Server:
         self.process.kill()
         self.process.wait()
 
+    def freeze(self):
+        """Stops the whole process where it stands. Connections to it are made and requests taken by the system alone."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def pause(self):
+        """Lets the engine begin no step from now on: what has not ended will not end before `resume`."""
+        with open(self.pause_file, "w", encoding="ascii"):
+            pass
+
+    def resume(self):
+        os.unlink(self.pause_file)
+
     def terminate(self):
         self.process.send_signal(signal.SIGTERM)
 
@@ -75,6 +89,8 @@ class Server:
             return
         self.closed = True
         if self.process.poll() is None:
+            if os.path.exists(self.pause_file):
+                self.resume()
             self.terminate()
             try:
                 self.process.wait(PATIENCE)

@@ -131,13 +131,15 @@ class Trouble(unittest.TestCase):
         return server
 
     def test_too_many_requests(self):
-        server = self.start("serve", "--repair", "--max-requests", 1, "--hold", 20_000_000)
+        server = self.start("serve", "--repair", "--max-requests", 1, "--hold", 100_000_000)
         client = client_of(server)
         stream = client.chat.completions.create(**question(Story(1)), stream=True)
         next(iter(stream))
+        server.pause()
         with self.assertRaises(openai.RateLimitError):
             client.chat.completions.create(**question(Story(2)))
         stream.close()
+        server.resume()
         # With the client's own retries it gets through.
         patient = client_of(server).with_options(max_retries=10)
         self.assertEqual(patient.chat.completions.create(**question(Story(2))).choices[0].finish_reason, "tool_calls")
@@ -145,7 +147,7 @@ class Trouble(unittest.TestCase):
     def test_a_decode_server_killed_in_mid_stream_raises(self):
         router = self.start("router", "--open", "--check-interval", 100)
         self.start("prefill", "--repair", "--router", router.url)
-        decode = self.start("decode", "--repair", "--hold", 20_000_000, "--router", router.url)
+        decode = self.start("decode", "--repair", "--hold", 1_000_000_000, "--router", router.url)
         wait_for(lambda: router.get_json("/readiness")[0] == 200, "the pair to be ready")
         stream = iter(client_of(router).chat.completions.create(**question(Story(1)), stream=True))
         next(stream)

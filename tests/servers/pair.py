@@ -15,8 +15,9 @@ import unittest
 from cluster import Server, Story, Stream, at_once, call_of, plain, wait_for
 
 BUILD = os.path.abspath(sys.argv.pop(1))
-# Nanoseconds in each layer, so that an answer lasts long enough to be disturbed, or longer than any test.
-SLOW, SLOWER, ENDLESS = (("--hold", milliseconds * 1_000_000) for milliseconds in (20, 100, 300))
+# Nanoseconds in each layer, so that an answer is under way when its first piece has come: for seconds, or for the better
+# part of a minute. What must not end before something else happened waits for a server that is paused.
+SLOW, ENDLESS = ("--hold", 100_000_000), ("--hold", 1_000_000_000)
 PLAIN = ("--repair", "--batch", 4, "--buckets", 4)  # one graph to capture, so that a server starts soon
 
 
@@ -275,13 +276,14 @@ class LostOther(Pair):
     """Other parts than the decode server that die, and clients."""
 
     def test_prefill_killed(self):
-        router = self.start(prefill=("--hold", 500_000_000), decode=SLOWER)
+        router = self.start(decode=SLOW)
         running = self.stream(router, 1)
         running.first_token()
-        # This one is being prefilled while its server dies.
+        # This one is somewhere on its way when its server dies; the other one comes for certain to nothing.
         self.stream(router, 2)
-        wait_for(lambda: self.prefill.pages()["taken"] == 1, "a prefill")
+        self.prefill.freeze()
         late = self.stream(router, 3)
+        wait_for(lambda: router.get_json("/debug/state")[1]["begun"] == 3, "the third request")
         self.prefill.kill()
         # What has its pages does not need the prefill server any more.
         self.assertTrue(running.answer().done)
@@ -307,7 +309,7 @@ class LostOther(Pair):
             worker.wait_empty()
 
     def test_clients_that_go_away(self):
-        router = self.start(decode=("--batch", 2, "--rows", 2, *SLOWER))
+        router = self.start(decode=("--batch", 2, "--rows", 2, *SLOW))
         streams = [self.stream(router, seed) for seed in range(6)]
         streams[0].first_token()
         for stream in streams:
@@ -342,21 +344,26 @@ class Leaving(Pair):
         wait_for(waiting, "pages that wait")
 
     def test_prefill_hands_over_what_it_has(self):
-        router = self.start(decode=("--batch", 1, "--rows", 1, *SLOWER))
+        router = self.start(decode=("--batch", 1, "--rows", 1))
+        self.decode.pause()
         streams = [self.stream(router, seed) for seed in range(2)]
         self.wait_waiting()
         self.prefill.terminate()
+        wait_for(lambda: "shutting down" in self.prefill.output(), "the shutdown")
+        self.decode.resume()
         for stream in streams:
             self.assertTrue(stream.answer().done)
         self.assertEqual(self.prefill.wait(), 0)
         self.decode.wait_empty()
 
     def test_prefill_without_grace(self):
-        router = self.start(prefill=("--grace", 0), decode=("--batch", 1, "--rows", 1, *SLOWER))
+        router = self.start(prefill=("--grace", 0), decode=("--batch", 1, "--rows", 1))
+        self.decode.pause()
         streams = [self.stream(router, seed) for seed in range(2)]
         self.wait_waiting()
         self.prefill.terminate()
         self.assertEqual(self.prefill.wait(), 1)
+        self.decode.resume()
         # The one that decodes is finished; the other is refused, or had its pages fetched before; nothing in between.
         finished = 0
         for stream in streams:
@@ -529,7 +536,7 @@ class Hostile(Pair):
         return peer
 
     def test_prefill_servers_that_hand_over_nonsense(self):
-        decode = self.worker("decode", None, "--room-timeout", 1000)
+        decode, impatient = self.worker("decode", None), self.worker("decode", None, "--room-timeout", 300)
         real = self.worker("prefill", None)
         chat = threading.Thread(target=real.chat, args=(dict(
             Story(1).ask(), bootstrap_host="127.0.0.1", bootstrap_port=real.port, bootstrap_room=5),))
@@ -551,9 +558,6 @@ class Hostile(Pair):
             handler.connection.shutdown(socket.SHUT_RDWR)
             handler.close_connection = True
 
-        def silent(handler):
-            time.sleep(2)
-
         def send(status, kind, body):
             return lambda handler: handler.send(status, kind, body)
 
@@ -562,27 +566,36 @@ class Hostile(Pair):
                            ("a flipped header", send(200, binary, bytes(flipped))), ("refused", send(500, text, b"{}")),
                            ("not JSON", send(200, text, b"{")), ("JSON of nothing", send(200, text, b"{}")),
                            ("too many tokens", send(200, text, b'{"tokens":[1,2],"prompt_tokens":1}')),
-                           ("broken", broken), ("silent", silent)):
+                           ("broken", broken), ("silent", self.silent)):
             with self.subTest(name):
                 peer = self.peer(room=room)
-                status, answer = decode.chat(dict(Story(1).ask(), bootstrap_host="127.0.0.1", bootstrap_port=peer.port,
+                server = impatient if name == "silent" else decode
+                status, answer = server.chat(dict(Story(1).ask(), bootstrap_host="127.0.0.1", bootstrap_port=peer.port,
                                                   bootstrap_room=5))
                 self.assertEqual(answer["error"]["code"], "transfer_failed", answer)
                 self.assertEqual(status, 504 if name == "silent" else 502)
-                decode.wait_empty()
+                server.wait_empty()
         self.assertEqual(decode.request("GET", "/health")[0], 200)
 
-    def hostile_router(self, chat):
+    def setUp(self):
+        self.over = threading.Event()
+        self.addCleanup(self.over.set)
+
+    def silent(self, handler):
+        """Says nothing, for as long as the test lasts."""
+        self.over.wait()
+
+    def hostile_router(self, chat, *options):
         """A router whose prefill server is content, and whose decode server does as the test says."""
         prefill = self.peer(chat=lambda handler: handler.send(200, "application/json", b"{}"))
         decode = self.peer(chat=chat)
-        router = self.router("--prefill", prefill.url, "--decode", decode.url, "--silence-timeout", 400)
+        router = self.router("--prefill", prefill.url, "--decode", decode.url, *options)
         self.wait_ready(router)
         return router
 
     CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}\n\n'
 
-    def streaming(self, *pieces, proper_end=True, stall=0):
+    def streaming(self, *pieces, proper_end=True, stall=False):
         def chat(handler):
             handler.send_response(200)
             handler.send_header("Content-Type", "text/event-stream")
@@ -591,7 +604,8 @@ class Hostile(Pair):
             for piece in pieces:
                 handler.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
                 handler.wfile.flush()
-            time.sleep(stall)
+            if stall:
+                self.silent(handler)
             if proper_end:
                 handler.wfile.write(b"0\r\n\r\n")
             handler.wfile.flush()
@@ -605,13 +619,14 @@ class Hostile(Pair):
                            ("an end without [DONE]", self.streaming(chunk)),
                            ("half an event", self.streaming(chunk, chunk[:20])),
                            ("half a [DONE]", self.streaming(chunk, b"data: [DON")),
-                           ("silence", self.streaming(chunk, stall=1.2)),
+                           ("silence", self.streaming(chunk, stall=True)),
                            ("an endless event", self.streaming(chunk, *[b"x" * 65536] * 40))):
             with self.subTest(name):
-                router = self.hostile_router(chat)
+                # Of the silent one, the first piece must have come in time.
+                router = self.hostile_router(chat, *(("--silence-timeout", 2000) if name == "silence" else ()))
                 stream = self.stream(router)
                 self.assertEqual(stream.open(), 200)
-                self.assert_failed(stream, "worker_lost", "worker_timeout")
+                self.assert_failed(stream, "worker_timeout" if name == "silence" else "worker_lost")
                 self.assertEqual(stream.events[0], chunk[6:-2].decode())
                 self.wait_state(router, relays=0)
                 router.close()
@@ -637,10 +652,10 @@ class Hostile(Pair):
             handler.close_connection = True
 
         for name, chat, expected in (("cut", cut, (502,)), ("nothing", nothing, (502, 503)),
-                                     ("silence", lambda handler: time.sleep(1.2), (504,)),
+                                     ("silence", self.silent, (504,)),
                                      ("an empty stream", self.streaming(), (502,))):
             with self.subTest(name):
-                router = self.hostile_router(chat)
+                router = self.hostile_router(chat, *(("--silence-timeout", 400) if name == "silence" else ()))
                 status, answer = router.chat(plain())
                 self.assertIn(status, expected, answer)
                 self.assertIn("error", answer)

@@ -16,7 +16,9 @@ from cluster import (PATIENCE, Server, Story, Stream, at_once, call_of, plain, w
 
 BUILD = os.path.abspath(sys.argv.pop(1))
 PROGRAM = os.path.join(BUILD, "gravel-specimen")
-SLOW = ("--hold", 20_000_000)  # nanoseconds in each layer, so that an answer lasts long enough to be disturbed
+# Nanoseconds in each layer, so that an answer is under way when its first piece has come: for seconds, in which it is
+# paused, or for the better part of a minute, in which its server is killed.
+SLOW, ENDLESS = ("--hold", 100_000_000), ("--hold", 1_000_000_000)
 
 
 class Shared(unittest.TestCase):
@@ -215,12 +217,14 @@ class Disturbed(Own):
     """Too many clients, and clients that misbehave."""
 
     def test_too_many_requests(self):
-        server = self.start("--max-requests", 2, *SLOW)
+        server = self.start("--max-requests", 2)
+        server.pause()
         running = [self.stream(server, seed) for seed in range(2)]
         wait_for(lambda: server.pages()["taken"] == 2, "two requests")
         status, headers, body = server.request("POST", "/v1/chat/completions", Story(3).ask())
         self.assertEqual((status, json.loads(body)["error"]["code"]), (429, "too_many_requests"))
         self.assertIn("Retry-After", headers)
+        server.resume()
         # A busy server is healthy all the same.
         self.assertEqual(server.request("GET", "/health")[0], 200)
         for stream in running:
@@ -233,6 +237,7 @@ class Disturbed(Own):
         clients = [self.stream(server, seed) for seed in range(2)]
         for client in clients:
             client.first_token()
+        server.pause()
         # These two wait in the engine's queue; one of them would not be streamed.
         clients.append(self.stream(server, 3))
         with socket.create_connection(("127.0.0.1", server.port)) as waiting:
@@ -242,6 +247,8 @@ class Disturbed(Own):
             wait_for(lambda: server.pages()["taken"] == 4, "four requests")
         for client in clients:
             client.close()
+        wait_for(lambda: b"http_clients_gone_total 4\n" in server.request("GET", "/metrics")[2], "clients to be missed")
+        server.resume()
         server.wait_empty()
         self.assertIn(b"chat_cancelled_total 4\n", server.request("GET", "/metrics")[2])
 
@@ -267,7 +274,7 @@ class Disturbed(Own):
             client.close()
 
     def test_requests_that_never_come_whole(self):
-        server = self.start("--request-timeout", 1)
+        server = self.start("--request-timeout", 2)
         clients = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in range(20)]
         for client in clients:
             client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
@@ -282,30 +289,37 @@ class Shutdown(Own):
 
     def test_sigterm_finishes_what_runs(self):
         server = self.start("--batch", 2, *SLOW)
-        streams = [self.stream(server, seed) for seed in range(4)]
+        streams = [self.stream(server, 0)]
         streams[0].first_token()
+        server.pause()
+        streams += [self.stream(server, seed) for seed in range(1, 4)]
         wait_for(lambda: server.pages()["taken"] == 4, "four requests")
         server.terminate()
+        wait_for(lambda: "requests are running" in server.output(), "the shutdown")
+        server.resume()
         answers = [stream.answer() for stream in streams]
         self.assertTrue(all(answer.done for answer in answers))
         self.assertEqual(server.wait(), 0)
-        self.assertIn("requests are running", server.output())
 
     def test_while_shutting_down_nothing_new_is_taken(self):
         server = self.start(*SLOW)
         stream = self.stream(server)
         stream.first_token()
+        server.pause()
         server.terminate()
         wait_for(lambda: "shutting down" in server.output(), "the shutdown")
         self.assertEqual(server.request("GET", "/health")[0], 503)
         status, _, body = server.request("POST", "/v1/chat/completions", plain())
         self.assertEqual((status, json.loads(body)["error"]["code"]), (503, "shutting_down"))
+        server.resume()
         self.assertTrue(stream.answer().done)
         self.assertEqual(server.wait(), 0)
 
     def cut(self, server, end):
-        running, waiting = self.stream(server, 1), self.stream(server, 2)
+        running = self.stream(server, 1)
         running.first_token()
+        server.pause()
+        waiting = self.stream(server, 2)
         wait_for(lambda: server.pages()["taken"] == 2, "two requests")
         end()
         answer = running.answer()
@@ -321,7 +335,7 @@ class Shutdown(Own):
         self.cut(server, server.terminate)
 
     def test_a_second_sigterm_means_now(self):
-        server = self.start("--batch", 1, "--rows", 1, "--hold", 200_000_000)
+        server = self.start("--batch", 1, "--rows", 1, *SLOW)
 
         def end():
             server.terminate()
@@ -336,7 +350,7 @@ class Shutdown(Own):
         self.assertEqual(server.wait(), 0)
 
     def test_killed_in_mid_stream_the_client_sees_a_broken_stream(self):
-        server = self.start(*SLOW)
+        server = self.start(*ENDLESS)
         stream = self.stream(server)
         stream.first_token()
         server.kill()
