@@ -28,6 +28,10 @@ def reported_pairs(report):
     for finding in report["findings"]:
         if finding["id"] == "incomplete":
             continue
+        if "facts" in finding:  # observed: one node, where it is known
+            names = [n.get("symbol") or n["kind"] for n in finding["nodes"]] or ["-"]
+            pairs.append((finding["id"], finding["bytes"], names[0], "-"))
+            continue
         names = {(n["graph"], n["node"]): n.get("symbol") or n["kind"] for n in finding["nodes"]}
         for pair in finding["pairs"]:
             first, second = (names[pair[side]["graph"], pair[side]["node"]] for side in ("first", "second"))

@@ -147,3 +147,54 @@ GRAVEL_KERNEL(mix, (const int *, left), (const int *, right), (int *, out), (int
     if (i < count)
         out[i] = left[i] + right[i];
 }
+
+// ---- Rows and padding: TWIN_ROWS rows of TWIN_WIDTH elements, one thread an element --------------------------------
+
+// cache[slots[row]] = in[row]; a row whose slot is negative is skipped.
+GRAVEL_KERNEL(store_rows, (const int *, in), (const int *, slots), (int *, cache), (int, rows), (int, width))
+{
+    int i = (int)gravel_thread_index();
+    if (i < rows * width && slots[i / width] >= 0)
+        cache[slots[i / width] * width + i % width] = in[i];
+}
+
+// How many tokens the rows have together. One thread.
+GRAVEL_KERNEL(count_tokens, (const int *, lengths), (int *, total), (int, rows))
+{
+    if (gravel_thread_index() != 0)
+        return;
+    int sum = 0;
+    for (int i = 0; i < rows; i++)
+        sum += lengths[i];
+    *total = sum;
+}
+
+// Each element's share of all tokens.
+GRAVEL_KERNEL(share_rows, (const int *, in), (const int *, total), (int *, out), (int, rows), (int, width))
+{
+    int i = (int)gravel_thread_index();
+    if (i < rows * width)
+        out[i] = in[i] * 1000 / (*total ? *total : 1);
+}
+
+// The largest magnitude in the first *counted rows; a NaN counts as larger than all. One thread.
+GRAVEL_KERNEL(find_largest, (const float *, in), (const int *, counted), (float *, largest), (int, rows), (int, width))
+{
+    if (gravel_thread_index() != 0)
+        return;
+    float found = 0;
+    for (int i = 0; i < *counted * width && i < rows * width; i++) {
+        float value = in[i] < 0 ? -in[i] : in[i];
+        if (!(value <= found))
+            found = value;
+    }
+    *largest = found;
+}
+
+// Rounded to 1/127 of the largest magnitude, as for a format of 8 bits with one scale.
+GRAVEL_KERNEL(scale_rows, (const float *, in), (const float *, largest), (float *, out), (int, rows), (int, width))
+{
+    int i = (int)gravel_thread_index();
+    if (i < rows * width)
+        out[i] = in[i] * 127 / *largest;
+}

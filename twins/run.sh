@@ -19,10 +19,12 @@ twins=${*:-$(awk '!/^#/ && NF { print $1 }' "$here/expect.txt" | uniq)}
 out=$build/twins/out
 mkdir -p "$out" && rm -f "$out"/*.gravel "$out"/*.json "$out"/*.log || exit 2
 for twin in $twins; do
+    # What a twin needs beside the default, if anything.
+    options=$(cat "$here/$twin/options" 2> /dev/null)
     for variant in buggy clean; do
         trace=$out/$twin.$variant.gravel
-        # shellcheck disable=SC2086 # no option on a GPU
-        "$build/gravel" run -o "$trace" $option -- "$build/twins/$twin" $variant > "$out/$twin.$variant.log" 2>&1 ||
+        # shellcheck disable=SC2086 # no option on a GPU, several of a twin
+        "$build/gravel" run -o "$trace" $option $options -- "$build/twins/$twin" $variant > "$out/$twin.$variant.log" 2>&1 ||
             echo "exit code $?" >> "$out/$twin.$variant.log"
         "$build/gravel" check --json "$trace" > "$out/$twin.$variant.json" 2>> "$out/$twin.$variant.log"
     done

@@ -15,6 +15,8 @@ enum {
     TWIN_BLOCK = 128,            // threads that LAUNCH makes one block of
     TWIN_HOLD_SHORT = 100000,    // nanoseconds a branch is held up, so that the wrong order is the likely one
     TWIN_HOLD_LONG = 400000,
+    TWIN_ROWS = 4, // of twins whose buffers are made of rows
+    TWIN_WIDTH = 16,
 };
 
 typedef struct twin {
@@ -23,6 +25,7 @@ typedef struct twin {
     CUstream main, side, third; // non-blocking
     CUfunction make_left, make_right, make_next, use_left, use_right, use_next, hold, update_in_place, fill_low,
         fill_high, count_left, count_right, store_right, mix;
+    CUfunction store_rows, count_tokens, share_rows, find_largest, scale_rows;
     CUfunction make_triggering, use_after_wait, use_without_wait, prefetch, wait_and_trigger, trigger_and_wait, no_wait;
 } twin;
 
