@@ -10,6 +10,7 @@ static const gv_detector DETECTORS[] = {
      gv_detect_diff},
     {"perturbed", "launches whose results changed with padded rows or with memory that they must not read",
      gv_detect_perturbed},
+    {"stale", "scratch memory that is read before anything has written it", gv_detect_stale},
     {"probe", "tensors that a graph computed otherwise than the program does eagerly", gv_detect_probe},
     {"incomplete", "what could not be seen, so that silence about it means nothing", gv_detect_incomplete},
 };

@@ -27,6 +27,7 @@ gv_status gv_detect(const gv_trace *trace, gv_findings *findings, gv_error *erro
 gv_status gv_detect_race(const gv_trace *trace, gv_findings *findings, gv_error *error);
 gv_status gv_detect_diff(const gv_trace *trace, gv_findings *findings, gv_error *error);
 gv_status gv_detect_perturbed(const gv_trace *trace, gv_findings *findings, gv_error *error);
+gv_status gv_detect_stale(const gv_trace *trace, gv_findings *findings, gv_error *error);
 gv_status gv_detect_probe(const gv_trace *trace, gv_findings *findings, gv_error *error);
 gv_status gv_detect_incomplete(const gv_trace *trace, gv_findings *findings, gv_error *error);
 

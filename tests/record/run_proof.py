@@ -179,6 +179,17 @@ class Poison(Proof):
         self.assertEqual(found["nodes"][0]["node"], 1)
         self.assertEqual(run.checks[0]["code"], 1)
 
+    def test_recorded_accesses_show_it_too(self):
+        for options in ((), ("--poison=every=1", "--arm", "first")):
+            self.record("poison-stale", *options)
+            found, = self.observed
+            self.assertEqual((found["id"], found["facts"]["name"], found["nodes"][0]["node"]),
+                             ("stale-read", "between", 1))
+            self.assertEqual(found["bytes"], 32)
+            self.assertEqual(found["facts"]["source"], "access-sets,poison" if options else "access-sets")
+        self.record("poison-written", "--poison=every=1", "--arm", "all")
+        self.assertEqual(self.observed, [])
+
     def test_state_is_reported_and_kept(self):
         self.record("poison-state", "--poison=every=1")
         found, = self.observed
