@@ -51,4 +51,16 @@ if [ "$size" = full ]; then
     echo "   10 to 100 million ranges: $(ratio "$(cpu "100 million ranges")" "$(cpu "10 million ranges")") times the processor time (bar: 12)"
 fi
 
+# The fewest edges for 1,000 conflicts that have nothing to do with one another: the bar of docs/fix.md.
+if [ -x "$gravel" ]; then
+    echo "== a fix for 1,000 conflicts"
+    "$bench" generate "$directory/trace.gravel" 10000 64 0 100 1000 1
+    printf 'gravel check: '
+    "$bench" run "$gravel" check "$directory/trace.gravel"
+    printf 'gravel fix: '
+    "$bench" run "$gravel" fix "$directory/trace.gravel"
+    "$gravel" fix "$directory/trace.gravel" | sed -n 's/^  \[fix\].* \(pairs=[0-9]* edges=[0-9]* at_least=[0-9]*\).*/   \1/p'
+    echo "   bar: 10 s on one core"
+fi
+
 sh "$(dirname "$0")/stress.sh" "$build"

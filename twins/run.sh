@@ -1,5 +1,6 @@
 #!/bin/sh
-# Records both variants of every twin, checks the traces, and compares what is reported with twins/expect.txt.
+# Records both variants of every twin, checks the traces, and compares what is reported with twins/expect.txt. One edge
+# repairs each of them: `gravel fix` must find it, and must have checked the trace again with it.
 #     twins/run.sh BUILD [soft|gpu] [TWIN...]
 # Ends in a table and the line `N pairs: N detected, N missed, N false`; exits 0 if all were detected and none was
 # false, 1 if not, 2 if something could not be run. Traces and reports stay in BUILD/twins/out.
@@ -17,7 +18,7 @@ shift
 twins=${*:-$(awk '!/^#/ && NF { print $1 }' "$here/expect.txt" | uniq)}
 
 out=$build/twins/out
-mkdir -p "$out" && rm -f "$out"/*.gravel "$out"/*.json "$out"/*.log || exit 2
+mkdir -p "$out" && rm -f "$out"/*.gravel "$out"/*.json "$out"/*.log "$out"/*.fix.txt || exit 2
 for twin in $twins; do
     # What a twin needs beside the default, if anything.
     options=$(cat "$here/$twin/options" 2> /dev/null)
@@ -28,6 +29,8 @@ for twin in $twins; do
             echo "exit code $?" >> "$out/$twin.$variant.log"
         "$build/gravel" check --json "$trace" > "$out/$twin.$variant.json" 2>> "$out/$twin.$variant.log"
     done
+    "$build/gravel" fix -o "$out/$twin.fix.json" "$out/$twin.buggy.gravel" > "$out/$twin.fix.txt" 2>&1 ||
+        echo "exit code $?" >> "$out/$twin.fix.txt"
 done
 # shellcheck disable=SC2086 # a list of names
 python3 "$here/compare.py" "$here/expect.txt" "$out" $twins

@@ -93,12 +93,16 @@ void gv_fix_find_cause(const gv_fix_group *group, gv_fix_planned *edge)
     for (size_t i = 1; i < edge->conflict_count; i++)
         if (is_better_lead(edge, &group->conflicts[edge->conflicts[i]], &group->conflicts[edge->lead]))
             edge->lead = edge->conflicts[i];
-    bool needed = false, again = false;
+    bool needed = false, updated = false, again = false;
     for (size_t i = 0; i < edge->conflict_count && i < MOST_PAIRS; i++) {
         const gv_fix_conflict *conflict = &group->conflicts[edge->conflicts[i]];
         needed = needed || (conflict->pair->raw_bytes && !is_overwritten(group, edge, conflict));
+        updated = updated || (conflict->pair->second.reads && conflict->pair->second.writes);
         again = again || has_two_lives(conflict->finding->trace, &conflict->pair->ranges) ||
                 gv_fix_is_pooled(conflict->finding->trace, conflict->finding->allocation);
     }
-    edge->cause = needed ? GV_FIX_CAUSE_DATA : again ? GV_FIX_CAUSE_REUSE : GV_FIX_CAUSE_SHARED;
+    edge->cause = needed    ? GV_FIX_CAUSE_DATA
+                  : updated ? GV_FIX_CAUSE_UPDATE
+                  : again   ? GV_FIX_CAUSE_REUSE
+                            : GV_FIX_CAUSE_SHARED;
 }

@@ -18,6 +18,7 @@ typedef struct gv_fix_conflict {
 // Why the pairs of an edge conflict, as far as a trace tells. It decides what a person would change.
 enum gv_fix_cause {
     GV_FIX_CAUSE_DATA,   // the second needs what the first writes
+    GV_FIX_CAUSE_UPDATE, // the second updates in place what the first uses
     GV_FIX_CAUSE_REUSE,  // memory was given out again while the first still used it
     GV_FIX_CAUSE_SHARED, // both use the same memory, and neither needs what the other writes there
 };

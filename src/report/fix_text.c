@@ -191,8 +191,12 @@ gv_status gv_report_fix_readings(const gv_fix_plan *plan, gv_fix_file *file, gv_
             gv_message_fix_reversed(&text, group, &group->edges[e]);
             gv_string_add(&text, text.length ? " " : "");
             gv_message_fix_wait(&text, group, &group->edges[e]);
-            gv_string_add(&text, group->edges[e].cause == GV_FIX_CAUSE_DATA ? "" : " Or: ");
+            size_t wait = text.length;
+            gv_string_add(&text, " Or: ");
+            size_t instead = text.length;
             gv_message_fix_instead(&text, group, &group->edges[e]);
+            if (text.length == instead)
+                text.text[text.length = wait] = '\0';
             graph->edges[e].reading = gv_strdup(gv_string_text(&text));
             enough = graph->edges[e].reading && !text.failed;
         }

@@ -176,10 +176,18 @@ void gv_message_fix_wait(gv_string *out, const gv_fix_group *group, const gv_fix
                       "Where the graph is built, make #%" PRIu32 " depend on #%" PRIu32
                       " (cudaGraphAddDependencies, or the dependencies given when #%" PRIu32 " is added).",
                       edge->to, edge->from, edge->to);
-    if (edge->cause == GV_FIX_CAUSE_DATA)
+    switch (edge->cause) {
+    case GV_FIX_CAUSE_DATA:
         gv_string_add(out, " This removes the cause: the second needs what the first writes.");
-    else
-        gv_string_add(out, " This orders the two and leaves the cause: they use the same memory for different things.");
+        return;
+    case GV_FIX_CAUSE_UPDATE:
+        gv_string_add(out, " This removes the cause: the second updates in place what the first uses.");
+        return;
+    case GV_FIX_CAUSE_REUSE:
+    case GV_FIX_CAUSE_SHARED:
+        gv_string_add(out, " This orders the two and leaves the cause, that they use the same memory.");
+        return;
+    }
 }
 
 void gv_message_fix_instead(gv_string *out, const gv_fix_group *group, const gv_fix_planned *edge)
@@ -187,7 +195,8 @@ void gv_message_fix_instead(gv_string *out, const gv_fix_group *group, const gv_
     const gv_node *from = record_of(group, edge, edge->from), *to = record_of(group, edge, edge->to);
     bool streams = from->stream && to->stream && from->stream != to->stream;
     switch (edge->cause) {
-    case GV_FIX_CAUSE_DATA: return;
+    case GV_FIX_CAUSE_DATA:
+    case GV_FIX_CAUSE_UPDATE: return;
     case GV_FIX_CAUSE_REUSE:
         gv_string_add(
             out, "If the allocator gave the block of a tensor that was dropped to another one: keep the first tensor "
@@ -232,7 +241,7 @@ void gv_message_fix_reversed(gv_string *out, const gv_fix_group *group, const gv
 
 void gv_message_fix_edge_properties(gv_string *out, const gv_fix_group *group, const gv_fix_planned *edge)
 {
-    static const char *const causes[] = {"data", "reuse", "shared"};
+    static const char *const causes[] = {"data", "update", "reuse", "shared"};
     gv_string_add(out,
                   "[edge] pid=%" PRIu64 " graph=%" PRIu64 " from=%" PRIu32 " to=%" PRIu32
                   " pairs=%zu cause=%s replaces=%d reversed=%d added=%" PRIu64,

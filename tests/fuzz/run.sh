@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fuzzes the trace reader and what `gravel stress` reads: tests/fuzz/run.sh SECONDS [FOLDER [KIND...]]. The harnesses
-# (trace, records, answer, scenario) run one after the other, SECONDS each, from the kept corpus. What they find (new
+# Fuzzes the readers of traces and fix files and what `gravel stress` reads: tests/fuzz/run.sh SECONDS [FOLDER [KIND...]]. The harnesses
+# (trace, records, answer, scenario, fix) run one after the other, SECONDS each, from the kept corpus. What they find (new
 # inputs, crashes) goes into FOLDER, by default build-fuzz/found; nothing in the repository changes. Fails when an input
 # crashed, leaked or ran for more than 10 s.
 set -eu
@@ -10,7 +10,7 @@ build=build-fuzz
 found=${2:-$build/found}
 shift
 [ "$#" = 0 ] || shift
-[ "$#" != 0 ] || set -- trace records answer scenario
+[ "$#" != 0 ] || set -- trace records answer scenario fix
 cmake -S . -B "$build" -G Ninja -DCMAKE_C_COMPILER=clang -DGV_FUZZ=ON \
     -DGV_SANITIZE=fuzzer-no-link,address,undefined > /dev/null
 for kind; do

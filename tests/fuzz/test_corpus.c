@@ -1,6 +1,7 @@
 // Replays the kept inputs of the fuzzers, and every file of tests/data/bad, through the fuzzers' own entries, so that
 // each run of the tests covers what fuzzing once found. Runs in the repository's root.
 #include "entry.h"
+#include "fix_entry.h"
 #include "stress_entry.h"
 
 #include <dirent.h>
@@ -61,6 +62,11 @@ static void test_scenario_corpus(void **state)
     replay("tests/fuzz/corpus/scenario", gv_fuzz_scenario);
 }
 
+static void test_fix_corpus(void **state)
+{
+    replay("tests/fuzz/corpus/fix", gv_fuzz_fix);
+}
+
 static void test_bad_files(void **state)
 {
     replay("tests/data/bad", gv_fuzz_trace);
@@ -71,7 +77,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trace_corpus),  cmocka_unit_test(test_records_corpus),
         cmocka_unit_test(test_answer_corpus), cmocka_unit_test(test_scenario_corpus),
-        cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_fix_corpus),    cmocka_unit_test(test_bad_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
