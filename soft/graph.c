@@ -282,7 +282,8 @@ static CUresult destroy_node(CUgraphNode node)
 {
     if (!object_is(node, OBJECT_NODE))
         return CUDA_ERROR_INVALID_VALUE;
-    if (node->operation.kind == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->operation.kind == CU_GRAPH_NODE_TYPE_MEM_FREE)
+    // Documented of the whole graph: what has allocation or free nodes loses neither nodes nor edges.
+    if (has_memory_nodes(node->graph))
         return CUDA_ERROR_NOT_SUPPORTED;
     node_delete(node);
     return CUDA_SUCCESS;
@@ -462,6 +463,8 @@ static CUresult change_edges(CUgraph graph, const CUgraphNode *from, const CUgra
         return CUDA_ERROR_INVALID_VALUE;
     if (count && (!from || !to))
         return CUDA_ERROR_INVALID_VALUE;
+    if (count && !add && has_memory_nodes(graph))
+        return CUDA_ERROR_NOT_SUPPORTED;
     for (size_t i = 0; i < count; i++) {
         if (!object_is(from[i], OBJECT_NODE) || !object_is(to[i], OBJECT_NODE) || from[i]->graph != graph ||
             to[i]->graph != graph)
@@ -472,8 +475,10 @@ static CUresult change_edges(CUgraph graph, const CUgraphNode *from, const CUgra
                 return result;
             continue;
         }
-        // There is one edge between two nodes at most, so its data need not be told.
-        if (!edge_find(&to[i]->dependencies, from[i]))
+        // Without data an ordinary edge is meant: it must be the one that is there.
+        const struct edge_end *end = edge_find(&to[i]->dependencies, from[i]);
+        const CUgraphEdgeData plain = {0};
+        if (!end || memcmp(&end->data, data ? &data[i] : &plain, sizeof plain) != 0)
             return CUDA_ERROR_INVALID_VALUE;
         edge_delete(&to[i]->dependencies, from[i]);
         edge_delete(&from[i]->dependents, to[i]);

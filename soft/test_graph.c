@@ -194,6 +194,15 @@ static void edge_data_is_kept_and_checked(void **state)
     FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(graph, &n[2], &n[1], &programmatic, 1));
     OK(cuGraphAddDependencies(graph, &n[0], &n[1], &programmatic, 1));
     FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(graph, &n[0], &n[1], NULL, 1));
+    // An ordinary edge beside it goes by way of an empty node, which takes its edges along.
+    CUgraphNode between;
+    OK(cuGraphAddEmptyNode(&between, graph, &n[0], 1));
+    OK(cuGraphAddDependencies(graph, &between, &n[1], NULL, 1));
+    assert_int_equal(edge_count(graph), 3);
+    OK(cuGraphDestroyNode(between));
+    assert_int_equal(edge_count(graph), 1);
+    // It is taken away as what it is, or not at all.
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphRemoveDependencies(graph, &n[0], &n[1], NULL, 1));
     CUgraphNode from, to;
     CUgraphEdgeData data;
     size_t number = 1;
@@ -324,6 +333,25 @@ static void released(void *data)
     ++*(int *)data;
 }
 
+static void a_graph_with_memory_nodes_only_grows(void **state)
+{
+    CUgraph graph = new_graph();
+    CUgraphNode allocated, freed, n[2];
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+        .bytesize = 1000};
+    OK(cuGraphAddMemAllocNode(&allocated, graph, NULL, 0, &params));
+    OK(cuGraphAddMemFreeNode(&freed, graph, &allocated, 1, params.dptr));
+    OK(cuGraphAddEmptyNode(&n[0], graph, NULL, 0));
+    OK(cuGraphAddEmptyNode(&n[1], graph, NULL, 0));
+    OK(cuGraphAddDependencies(graph, &n[0], &n[1], NULL, 1));
+    // Which error it is, the documentation does not say.
+    assert_int_not_equal(cuGraphRemoveDependencies(graph, &n[0], &n[1], NULL, 1), CUDA_SUCCESS);
+    assert_int_not_equal(cuGraphDestroyNode(n[0]), CUDA_SUCCESS);
+    assert_true(has_edge(graph, n[0], n[1]));
+    OK(cuGraphDestroy(graph));
+}
+
 static void a_graph_keeps_user_objects(void **state)
 {
     int ended = 0;
@@ -350,6 +378,7 @@ int main(void)
         cmocka_unit_test(clones_are_found_node_by_node),
         cmocka_unit_test(a_child_graph_is_a_copy_inside_its_node),
         cmocka_unit_test(allocation_nodes_have_an_address_at_once),
+        cmocka_unit_test(a_graph_with_memory_nodes_only_grows),
         cmocka_unit_test(a_graph_keeps_user_objects),
     };
     return cmocka_run_group_tests(tests, set_up, close_device);

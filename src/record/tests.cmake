@@ -95,3 +95,7 @@ target_compile_definitions(test_parameters PRIVATE GV_TEST_KERNELS_PATH="${CMAKE
 add_dependencies(test_parameters soft_test_kernels)
 
 gv_unit_test(test_rows test_rows.c rows.c LIBS gv_base pthread)
+
+# Edges of a fix file, on the software driver.
+gv_unit_test(test_graph_edges test_graph_edges.c graph_edges.c graph_pairing.c driver.c LIBS gv_trace gv_base soft_cuda dl)
+target_include_directories(test_graph_edges SYSTEM PRIVATE ${GV_CUDA_INCLUDE})
