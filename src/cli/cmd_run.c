@@ -34,7 +34,8 @@ enum {
     OPTION_FIX,
     OPTION_LEAVE_OUT,
     OPTION_PAD,
-    OPTION_POISON
+    OPTION_POISON,
+    OPTION_TIMES
 };
 
 static const gv_option options[] = {
@@ -73,6 +74,10 @@ static const gv_option options[] = {
      "Let the program clone tensors in the graphs it captures and compare them with what it computes eagerly "
      "(gravel_probe of gravel.h)."},
     {OPTION_PROBE_MEMORY, "probe-memory", "MIB", "Most device memory for these clones; 256 if not given."},
+    {OPTION_TIMES, "times", NULL,
+     "Behind each armed launch, run the graph's next launch one node at a time without recording, for how long each "
+     "node "
+     "takes: gravel fix reckons costs with these times."},
     {OPTION_FIX, "fix", "FILE",
      "Add the edges of this fix file (gravel fix) to the program's graphs. Without --arm no launch is armed, and the "
      "traces have the graphs alone."},
@@ -84,7 +89,7 @@ static const gv_option options[] = {
 typedef struct run_options {
     const char *output, *arm, *graph, *diff, *tolerance, *pad, *poison;
     gv_string dtypes; // NAME=TYPE, one a line
-    bool soft, stacks, verbose, light;
+    bool soft, stacks, verbose, light, times;
     uint64_t error_exitcode; // 0: not given
     bool probe;
     uint64_t probe_memory; // MiB; 0: not given
@@ -185,6 +190,7 @@ static int parse(run_options *run, gv_parser *parser)
                 return code;
             break;
         }
+        case OPTION_TIMES: run->times = true; break;
         case OPTION_FIX: run->fix.file = parser->argument; break;
         case OPTION_LEAVE_OUT:
             if (!gv_parse_number(parser, "--fix-leave-out", 1, UINT32_MAX, &run->fix.left_out))
@@ -201,11 +207,13 @@ static int parse(run_options *run, gv_parser *parser)
     if (run->fix.left_out && !run->fix.file)
         return gv_usage(parser->command, "--fix-leave-out needs --fix");
     // With a fix file alone nothing is to be found out, only to be put right.
-    run->light =
-        run->fix.file && !run->arm && !run->error_exitcode && !run->probe && !run->diff && !run->pad && !run->poison;
+    run->light = run->fix.file && !run->arm && !run->error_exitcode && !run->probe && !run->diff && !run->pad &&
+                 !run->poison && !run->times;
     // What is not asked for must not be loaded: the differential, padding checks and poison need no accesses.
     if (!run->arm)
         run->arm = run->light || run->diff || run->pad || run->poison ? "none" : "first";
+    if (run->times && strcmp(run->arm, "none") == 0)
+        return gv_usage(parser->command, "--times is about launches behind armed ones: give --arm with it");
     run->program = parser->argv + parser->first_operand;
     return -1;
 }
@@ -277,6 +285,7 @@ static void prepare(void *user)
         snprintf(text, sizeof text, "%" PRIu64, run->probe_memory);
         setenv("GRAVEL_PROBE_MEMORY", text, 1);
     }
+    setenv("GRAVEL_TIMES", run->times ? "1" : "0", 1);
     setenv("GRAVEL_FIX", run->fix.prepared, 1);
     setenv("GRAVEL_LIGHT", run->light ? "1" : "0", 1);
     setenv("GRAVEL_VERBOSE", run->verbose ? "1" : "0", 1);

@@ -14,6 +14,7 @@
 #include "record/recorder.h"
 #include "record/replay.h"
 #include "record/source.h"
+#include "record/times.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -310,6 +311,8 @@ static enum attempt run_armed(gv_exec *exec, CUstream stream, bool per_thread, C
             write_armed(run.launch, exec, run.reason[0] ? GV_ARMED_FAILED : GV_ARMED_COMPLETE, run.reason, end - start,
                         run.failed_node);
             *result = run.result;
+            // A graph whose nodes all ran alone to their ends does so again.
+            exec->time_next = gv_state.options.times && !run.reason[0];
             outcome = ARMED;
             exec->attempts = 0;
         } else {
@@ -433,6 +436,13 @@ CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream st
         } else {
             gv_verbose("graph #%llu is not armed at this launch: %s",
                        (unsigned long long)(exec->snapshot ? exec->snapshot->id : 0), why);
+        }
+    }
+    if (chosen && !armed && !checked && exec->time_next) {
+        exec->time_next = false;
+        if (gv_times_launch(exec, stream, per_thread, &result)) {
+            gv_leave();
+            return result;
         }
     }
     // Of a launch that is due for both, the check is made up for at the next one.

@@ -56,6 +56,7 @@ typedef struct gv_exec {
     CUgraphExec handle;
     gv_fixed *fixed; // the edges of a fix file that it runs with, for its updates; NULL: none
     uint64_t id;
+    bool time_next; // its next launch is to tell how long its nodes run
     bool fix_asked; // a fix file was looked into at one of its updates
     unsigned long long flags;
     uint64_t launches; // launches seen so far

@@ -207,7 +207,8 @@ static void read_options(gv_record_options *options)
     if (graph)
         snprintf(options->graph, sizeof options->graph, "%s", graph);
     options->stacks = !stacks || strcmp(stacks, "0") != 0;
-    const char *light = getenv("GRAVEL_LIGHT");
+    const char *times = getenv("GRAVEL_TIMES"), *light = getenv("GRAVEL_LIGHT");
+    options->times = times && strcmp(times, "1") == 0;
     options->light = light && strcmp(light, "1") == 0;
     options->stacks = options->stacks && !options->light;
     options->verbose = verbose && *verbose && strcmp(verbose, "0") != 0;

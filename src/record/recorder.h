@@ -35,6 +35,7 @@ typedef struct gv_record_options {
     char graph[256];                      // only graphs this names (gv_graph_matches); empty: all
     bool stacks;
     bool verbose;
+    bool times; // launches behind armed ones are timed
     bool light;               // only a fix file is applied: no operations in the trace
     uint64_t loop_iterations; // of one run of a loop, how many are recorded
     double stall_seconds;     // how long a node may make no progress before the watchdog speaks

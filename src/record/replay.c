@@ -13,6 +13,7 @@
 #include "record/parameters.h"
 #include "record/recorder.h"
 #include "record/snapshot.h"
+#include "record/times.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -587,6 +588,15 @@ static void run_single(gv_replay *run, const gv_snapshot *snapshot, uint32_t ind
     }
 }
 
+static void run_timed(gv_replay *run, const gv_snapshot *snapshot, uint32_t index, bool *done)
+{
+    gv_times_before(run->times);
+    run_unrecorded(run, snapshot, index, run->stream);
+    gv_times_behind(run->times);
+    if (run->result == CUDA_SUCCESS && await(run, snapshot, index, done) == RAN_ALONE)
+        gv_times_write(run->times, run->launch, snapshot->id, index);
+}
+
 // The armed record names a node of the launched graph: where one inside of it failed, the node that runs it.
 static void failed_inside(gv_replay *run, uint32_t index, bool was_whole)
 {
@@ -611,6 +621,8 @@ static void run_snapshot(gv_replay *run, const gv_snapshot *snapshot)
         bool whole = !run->reason[0];
         if (run->unrecorded) {
             run_unrecorded(run, snapshot, index, run->stream);
+        } else if (run->times && node->type != CU_GRAPH_NODE_TYPE_GRAPH && node->type != CU_GRAPH_NODE_TYPE_EMPTY) {
+            run_timed(run, snapshot, index, done);
         } else if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
             run_kernel(run, snapshot, index, done);
         } else if (node->type == CU_GRAPH_NODE_TYPE_GRAPH) {
@@ -697,6 +709,11 @@ void gv_replay_run(gv_replay *run, const gv_snapshot *snapshot)
 {
     run->writes_variables = writes_variables(snapshot);
     run->opaque = gv_opaque_open(run->context, run->stream);
+    run_snapshot(run, snapshot);
+}
+
+void gv_replay_timed(gv_replay *run, const gv_snapshot *snapshot)
+{
     run_snapshot(run, snapshot);
 }
 

@@ -29,6 +29,8 @@ typedef struct gv_replay {
     // Kept for kernels that are not seen in full; to be closed when the context is idle. May be NULL.
     struct gv_opaque *opaque;
 
+    struct gv_times *times; // of a launch that is timed and not recorded; else NULL
+
     uint64_t position; // of a plain replay: nodes that have run
 
     // Its own.
@@ -52,6 +54,10 @@ void gv_replay_run(gv_replay *run, const gv_snapshot *snapshot);
 // an error in `result`, it ended early.
 typedef void (*gv_replay_step)(void *user, const gv_snapshot *snapshot, uint32_t node, uint64_t position);
 void gv_replay_plain(gv_replay *run, const gv_snapshot *snapshot, gv_replay_step step, void *user);
+
+// Runs the snapshot with each node between the events of run->times, unrecorded. Needs no source. There must be no
+// conditional nodes.
+void gv_replay_timed(gv_replay *run, const gv_snapshot *snapshot);
 
 // Frees what the replay used; its side stream goes when its work is done.
 void gv_replay_end(gv_replay *run);
