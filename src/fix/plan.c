@@ -110,6 +110,15 @@ static gv_fix_group *group_of(gv_fix_plan *plan, const catalogue *all, const gv_
     return group;
 }
 
+// Was this graph recorded with edges of a fix file in it, or in a graph inside?
+static bool was_fixed(const gv_trace *trace, uint64_t graph)
+{
+    for (size_t i = 0; i < trace->fix_applied_count; i++)
+        if (trace->fixes_applied[i].edges.count && top_of(trace, trace->fixes_applied[i].graph) == graph)
+            return true;
+    return false;
+}
+
 static gv_status gather(const gv_findings *findings, const catalogue *all, gv_fix_plan *plan, gv_error *error)
 {
     for (size_t i = 0; i < findings->count; i++) {
@@ -118,6 +127,12 @@ static gv_status gather(const gv_findings *findings, const catalogue *all, gv_fi
             continue;
         const gv_fix_member *graph = find_graph(all, finding->trace, top_of(finding->trace, finding->graph));
         gv_fix_group *group = graph ? group_of(plan, all, graph) : NULL;
+        if (was_fixed(finding->trace, top_of(finding->trace, finding->graph)))
+            return gv_fail(error, GV_ERR_USAGE,
+                           "graph %" PRIu64
+                           " of %s was recorded with edges of a fix file in it: record it without --fix, "
+                           "so that one file gets all the edges",
+                           finding->graph, finding->trace->path ? finding->trace->path : "the trace");
         if (!graph)
             return gv_fail(error, GV_ERR_MISSING, "graph %" PRIu64 " of %s has a race and cannot be recognised again",
                            finding->graph, finding->trace->path ? finding->trace->path : "the trace");
@@ -150,9 +165,11 @@ static void note_incomplete(const gv_findings *findings, gv_fix_plan *plan)
 
 // The members' flat graphs have their nodes at the same places in the order of making, wherever the driver lists them.
 typedef struct group_input {
-    gv_flat_graph flat; // of the first member
-    uint32_t *at;       // of each place in the order of making its flat node
-    uint64_t *times;    // by flat node
+    gv_flat_graph flat;   // of the first member
+    uint32_t *at;         // of each place in the order of making its flat node
+    uint64_t *times;      // by flat node
+    uint64_t *alone;      // the same, of runs that nothing recorded: a sum,
+    uint64_t *alone_runs; // of so many
     gv_grid_dependency *dependencies;
     bool *spoken; // by flat node: some launch has told of its wait
 } group_input;
@@ -162,6 +179,8 @@ static void input_free(group_input *input)
     gv_flat_graph_free(&input->flat);
     gv_free(input->at);
     gv_free(input->times);
+    gv_free(input->alone);
+    gv_free(input->alone_runs);
     gv_free(input->dependencies);
     gv_free(input->spoken);
 }
@@ -175,9 +194,11 @@ static gv_status input_open(const gv_fix_member *first, group_input *input, gv_e
     size_t count = input->flat.node_count;
     input->at = gv_calloc(count, sizeof *input->at);
     input->times = gv_calloc(count, sizeof *input->times);
+    input->alone = gv_calloc(count, sizeof *input->alone);
+    input->alone_runs = gv_calloc(count, sizeof *input->alone_runs);
     input->dependencies = gv_calloc(count, sizeof *input->dependencies);
     input->spoken = gv_calloc(count, sizeof *input->spoken);
-    if (!input->at || !input->times || !input->dependencies || !input->spoken)
+    if (!input->at || !input->times || !input->alone || !input->alone_runs || !input->dependencies || !input->spoken)
         return out_of_memory(error);
     for (uint32_t n = 0; n < count; n++)
         input->at[input->flat.made[n]] = n;
@@ -258,6 +279,36 @@ static gv_status read_member(group_input *input, const gv_fix_member *member, co
     return GV_OK;
 }
 
+// Times of runs that nothing recorded (gravel run --times).
+static void read_alone(group_input *input, const gv_fix_member *member, const gv_flat_graph *flat)
+{
+    const gv_trace *trace = member->trace;
+    for (size_t i = 0; i < trace->node_time_count; i++) {
+        const gv_node_time *row = &trace->node_times[i];
+        uint32_t node = flat_node(trace, flat, row->graph, row->node);
+        if (node == UINT32_MAX)
+            continue;
+        input->alone[input->at[flat->made[node]]] += row->duration_ns;
+        input->alone_runs[input->at[flat->made[node]]]++;
+    }
+}
+
+// Where all nodes have such times, they are used: recording a kernel makes it slower, and not each by as much. One that
+// takes no time that could be measured counts with a nanosecond.
+static bool prefer_alone(group_input *input)
+{
+    for (size_t n = 0; n < input->flat.node_count; n++)
+        if (input->times[n] && !input->alone_runs[n])
+            return false;
+    bool any = false;
+    for (size_t n = 0; n < input->flat.node_count; n++) {
+        any |= input->alone_runs[n] != 0;
+        uint64_t mean = input->alone_runs[n] ? input->alone[n] / input->alone_runs[n] : 0;
+        input->times[n] = input->times[n] && !mean ? 1 : mean;
+    }
+    return any;
+}
+
 // ---- One group --------------------------------------------------------------------------------------------------
 
 static gv_layout_pair pair_of(const gv_fix_conflict *conflict, const group_input *input, const gv_flat_graph *flat)
@@ -275,7 +326,7 @@ static gv_layout_pair pair_of(const gv_fix_conflict *conflict, const group_input
 }
 
 // Reads all members: the conflicts as pairs of the first one's nodes, times and waits.
-static gv_status read_members(const gv_fix_group *group, group_input *input, gv_layout_pair *pairs, gv_error *error)
+static gv_status read_members(gv_fix_group *group, group_input *input, gv_layout_pair *pairs, gv_error *error)
 {
     uint64_t launches = 0;
     gv_status status = GV_OK;
@@ -287,6 +338,7 @@ static gv_status read_members(const gv_fix_group *group, group_input *input, gv_
             return status;
         if (flat.node_count == input->flat.node_count) {
             status = read_member(input, member, &flat, &launches, error);
+            read_alone(input, member, &flat);
             for (size_t i = 0; i < group->conflict_count; i++) {
                 const gv_finding *finding = group->conflicts[i].finding;
                 if (finding->trace == member->trace && top_of(finding->trace, finding->graph) == member->graph)
@@ -297,6 +349,7 @@ static gv_status read_members(const gv_fix_group *group, group_input *input, gv_
     }
     for (size_t n = 0; n < input->flat.node_count && launches; n++)
         input->times[n] /= launches;
+    group->alone = prefer_alone(input);
     return status;
 }
 

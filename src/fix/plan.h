@@ -52,6 +52,7 @@ typedef struct gv_fix_group {
     gv_fix_planned *edges;
     size_t edge_count, at_least; // no fix has fewer edges than at_least
     gv_fix_cost cost;            // of the first member
+    bool alone;                  // the times are of runs that nothing recorded
     bool complete;               // nothing of the members' graphs went unseen
     char *refusal;               // why there is no fix; NULL
 } gv_fix_group;

@@ -138,7 +138,7 @@ static void print_group(fix_report *report, const gv_fix_group *group)
     print_row(report, "");
     gv_message_fix_serial(&report->text, &group->cost);
     print_row(report, "");
-    gv_message_fix_times(&report->text, &group->cost);
+    gv_message_fix_times(&report->text, &group->cost, group->alone);
     print_row(report, "");
     gv_message_fix_properties(&report->text, group);
     print_properties(report);

@@ -294,7 +294,7 @@ void gv_message_fix_serial(gv_string *out, const gv_fix_cost *cost)
     add_difference(out, cost, cost->serial);
 }
 
-void gv_message_fix_times(gv_string *out, const gv_fix_cost *cost)
+void gv_message_fix_times(gv_string *out, const gv_fix_cost *cost, bool alone)
 {
     if (!cost->timed)
         gv_string_add(out, "The trace has no node times, so that nodes are counted.");
@@ -303,10 +303,12 @@ void gv_message_fix_times(gv_string *out, const gv_fix_cost *cost)
                       gv_count(cost->nodes, "node", "nodes"),
                       cost->timed == 1 ? "1 has" : gv_count(cost->timed, "has", "have"));
     if (cost->timed)
-        gv_string_add(out,
-                      "%sThe times are those of nodes run alone while they were recorded: they compare fixes, and are "
-                      "longer than in the program.",
-                      cost->timed < cost->nodes ? " " : "");
+        gv_string_add(out, "%s%s", cost->timed < cost->nodes ? " " : "",
+                      alone
+                          ? "The times are those of nodes run alone, and unrecorded: beside others a node may take "
+                            "longer."
+                          : "The times are those of nodes run alone while they were recorded: they compare fixes, and "
+                            "are longer than in the program (gravel run --times has better ones).");
 }
 
 void gv_message_fix_properties(gv_string *out, const gv_fix_group *group)

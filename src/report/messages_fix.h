@@ -29,7 +29,7 @@ void gv_message_fix_edge_properties(gv_string *out, const gv_fix_group *group, c
 void gv_message_fix_cost(gv_string *out, const gv_fix_cost *cost);
 void gv_message_fix_side_streams(gv_string *out, const gv_fix_cost *cost);
 void gv_message_fix_serial(gv_string *out, const gv_fix_cost *cost);
-void gv_message_fix_times(gv_string *out, const gv_fix_cost *cost);
+void gv_message_fix_times(gv_string *out, const gv_fix_cost *cost, bool alone);
 void gv_message_fix_properties(gv_string *out, const gv_fix_group *group);
 
 // The last lines.

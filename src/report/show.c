@@ -128,9 +128,10 @@ static gv_status show_graphs(show_context *show)
 // ---- nodes ------------------------------------------------------------------------------------------------------
 
 static const gv_column node_columns[] = {
-    {"graph", "graph", true}, {"node", "node", true},       {"kind", "kind", false},         {"name", "name", false},
-    {"symbol", NULL, false},  {"child", NULL, true},        {"stream", "stream", true},      {"order", NULL, true},
-    {"shape", "size", false}, {"disabled", "state", false}, {"place", "launched at", false},
+    {"graph", "graph", true},     {"node", "node", true},        {"kind", "kind", false},
+    {"name", "name", false},      {"symbol", NULL, false},       {"child", NULL, true},
+    {"stream", "stream", true},   {"order", NULL, true},         {"shape", "size", false},
+    {"disabled", "state", false}, {"time_ns", "ns alone", true}, {"place", "launched at", false},
 };
 
 // Grid and block of a kernel, bytes of a copy or set: what tells two nodes of one name apart.
@@ -148,9 +149,40 @@ static void add_shape(gv_string *out, const gv_node *node)
         gv_string_add(out, n[4] > 1 ? "%s x %s" : "%s", gv_count(n[2] * n[3], "byte", "bytes"), gv_number(n[4]));
 }
 
+// Of each node the mean time of its timed runs, graph after graph; first[id] is where a graph begins. False when memory
+// is out.
+static bool mean_times(const gv_trace *trace, uint64_t **times, size_t **first)
+{
+    size_t total = 0;
+    *first = gv_calloc(trace->graph_count + 1, sizeof **first);
+    for (size_t id = 0; *first && id < trace->graph_count; id++) {
+        (*first)[id] = total;
+        total += trace->graphs[id].node_count;
+    }
+    *times = gv_calloc(total, sizeof **times);
+    uint64_t *runs = gv_calloc(total, sizeof *runs);
+    bool enough = *first && *times && runs;
+    for (size_t i = 0; enough && i < trace->node_time_count; i++) {
+        const gv_node_time *row = &trace->node_times[i];
+        (*times)[(*first)[row->graph] + row->node] += row->duration_ns;
+        runs[(*first)[row->graph] + row->node]++;
+    }
+    for (size_t i = 0; enough && i < total; i++)
+        (*times)[i] /= runs[i] ? runs[i] : 1;
+    gv_free(runs);
+    return enough;
+}
+
 static gv_status show_nodes(show_context *show)
 {
     const gv_trace *trace = show->trace;
+    uint64_t *times;
+    size_t *first;
+    if (!mean_times(trace, &times, &first)) {
+        gv_free(times);
+        gv_free(first);
+        return gv_fail(show->error, GV_ERR_MEMORY, "out of memory while the nodes were listed");
+    }
     for (size_t id = 1; id < trace->graph_count; id++) {
         const gv_graph *graph = gv_trace_graph(trace, id);
         for (size_t i = 0; graph && wanted(show, id) && i < graph->node_count; i++) {
@@ -167,9 +199,12 @@ static gv_status show_nodes(show_context *show)
             add_shape(&show->text, node);
             put_scratch(show);
             gv_table_bool(&show->table, node->flags & GV_NODE_DISABLED, "disabled");
+            gv_table_some(&show->table, times[first[id] + i]);
             put_place(show, node->stack);
         }
     }
+    gv_free(times);
+    gv_free(first);
     return GV_OK;
 }
 

@@ -88,16 +88,11 @@ class Case(unittest.TestCase):
         subprocess.run([MAKE_FIX, trace, name, *words], check=True)
         return name
 
-    def suggested(self, trace):
-        """The edges that the findings of a trace ask for."""
-        edges = []
-        for finding in self.check(trace)["findings"]:
-            graph, edge = finding["graph"], finding["edge"]
-            where = str(graph["id"])
-            if graph["parent"]:
-                where = f"{graph['parent']}/{graph['parent_node']}.0"
-            edges.append((where, edge["from"], edge["to"]))
-        return edges
+    def gravel_fix(self, *traces):
+        name = self.path("fix.json")
+        done = self.gravel("fix", "-o", name, *traces)
+        self.assertEqual(done.code, 0, done.out + done.err)
+        return name
 
     def applied(self, trace):
         """What a trace says was done: rows of `gravel show FILE fixes`."""
@@ -114,7 +109,7 @@ class Twins(Case):
 
     def fixed(self, name):
         program = [os.path.join(BUILD, "twins", name), "buggy", LAUNCHES]
-        fix = self.make_fix(trace := self.record(program), *self.suggested(trace))
+        fix = self.gravel_fix(self.record(program))
         for seed in SEEDS:
             self.assertGreater(self.bare(program, seed).wrong[0], 0, f"seed {seed} does not show the fault")
             done = self.run_it(program, "--fix", fix, seed=seed)
@@ -273,12 +268,30 @@ class Programs(Case):
 
     def test_an_edge_around_a_programmatic_one_is_not_seen_either(self):
         twin = [os.path.join(BUILD, "twins", "pdl-wait"), "buggy", LAUNCHES]
-        trace = self.record(twin)
-        fix = self.make_fix(trace, *self.suggested(trace))
+        fix = self.gravel_fix(self.record(twin))
         done = self.run_it(twin, "--fix", fix, "--arm", "first")
         rows = self.applied(done.traces[0])
         # By way of an empty node, which is the last.
         self.assertEqual(rows[0]["edges"], [[0, 4], [4, 1]])
+
+    def test_times_of_nodes(self):
+        done = self.run_it(self.target("plain", "clean"), "--times", "--arm", "first")
+        self.assertEqual(done.wrong, [0])
+        rows = json.loads(self.gravel("show", "--json", done.traces[0], "nodes").out)["rows"]
+        times = {row["name"]: row["time_ns"] for row in rows if row["time_ns"]}
+        self.assertEqual(set(times), {"make_left", "hold", "use_left", "make_right", "use_right"})
+        # The one that does nothing else holds its branch up for 0.1 ms.
+        self.assertGreater(times["hold"], 100000)
+        trace = self.run_it(self.target("plain"), "--times", "--arm", "first").traces[0]
+        self.assertIn("unrecorded", self.gravel("fix", trace).out)
+        self.assertIn("while they were recorded", self.gravel("fix", self.record(self.target("plain"))).out)
+
+    def test_a_trace_made_with_a_fix_makes_no_other(self):
+        # The fix leaves a race, and a file made of this trace would lack its edges.
+        fix = self.fix_of("plain", ("1", "make_left", "use_right"))
+        done = self.run_it(self.target("plain"), "--fix", fix, "--arm", "first")
+        self.assertNotEqual(self.check(done.traces[0])["findings"], [])
+        self.assertIn("record it without --fix", self.gravel("fix", done.traces[0]).err)
 
     def test_an_edge_left_out(self):
         fix = self.fix_of("plain")
