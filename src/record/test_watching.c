@@ -328,7 +328,7 @@ static void a_kernel_that_stays_at_work_is_let_go(void **state)
 static void the_device_does_not_depend_on_the_host(void **state)
 {
     gv_hold_limits limits = PATIENT;
-    limits.rounds = 20000;
+    limits.rounds = 200;
     gv_watching *watching = create(&limits);
     gv_wait_observation seen;
     act_all(DOES(TOUCH(100), WAIT, EXIT(300)));

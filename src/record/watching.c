@@ -205,6 +205,8 @@ static enum gv_held wait_for_standstill(gv_watching *w)
     const gv_hold_limits *limits = &w->limits;
     const gv_wait_watch *now = &w->shared->sample;
     uint64_t start = gv_monotonic_ns(), deadline = start + limits->most_ns, began = 0, last = start, counted = 0;
+    // Looks since something happened. A machine that stood still itself must not be taken for a kernel that does.
+    uint64_t looks = 0, least_looks = limits->still_ns / (4 * limits->pause_ns);
     for (;;) {
         if (!sample(w))
             return GV_HELD_FAILED;
@@ -214,8 +216,9 @@ static enum gv_held wait_for_standstill(gv_watching *w)
             began = began ? began : time;
             last = time;
             counted = count;
+            looks = 0;
         }
-        if (counted && time - last >= limits->still_ns + (last - began))
+        if (counted && ++looks > least_looks && time - last >= limits->still_ns + (last - began))
             return GV_HELD_STILL;
         if (!counted && time - start > limits->begin_ns)
             return GV_HELD_NOT_BEGUN;

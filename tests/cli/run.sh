@@ -101,5 +101,5 @@ expect "the check of nothing" 7 "no trace" "$gravel" run -o t.gravel --error-exi
 mkfifo hold
 expect "a process left behind" 0 "l.gravel.[0-9]*.gravel: process [0-9]* still writes to it" \
     "$gravel" run -o l.gravel -- "$target" linger
-timeout 10 sh -c ': > hold' && ok || fail "the process left behind is not there"
+timeout 120 sh -c ': > hold' && ok || fail "the process left behind is not there"
 finish

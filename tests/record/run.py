@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 BUILD, KERNELS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
@@ -36,13 +35,13 @@ class Recorded:
         trace = self.folder.name + "/t.gravel"
         env = dict(os.environ, **(environment or {}))
         result = subprocess.run([GRAVEL, "run", "--soft", "-o", trace, *options, "--", *command], env=env,
-                                capture_output=True, text=True, timeout=120)
+                                capture_output=True, text=True, timeout=600)
         self.code, self.stderr, self.stdout = result.returncode, result.stderr, result.stdout
         self.paths = sorted(glob.glob(trace + "*"))
         self.checks = [self.check(path) for path in self.paths]
 
     def check(self, path):
-        result = subprocess.run([GRAVEL, "check", "--json", path], capture_output=True, text=True, timeout=120)
+        result = subprocess.run([GRAVEL, "check", "--json", path], capture_output=True, text=True, timeout=600)
         if result.returncode not in (0, 1):
             raise AssertionError(f"check: {result.returncode}: {result.stderr}")
         report = json.loads(result.stdout)
@@ -250,10 +249,9 @@ class EndToEnd(unittest.TestCase):
         self.assertTrue(incompletes(run.checks[0]))
 
     def test_a_context_that_is_never_idle_is_given_up(self):
-        begin = time.monotonic()
         run = self.record("busy", options=("--arm", "all"))
-        self.assertLess(time.monotonic() - begin, 40)  # three attempts of two seconds, not thirty launches of them
-        self.assertIn("refused", [row["recorded"] for row in run.show("launches")])
+        # Two attempts that are put off and the last one; then it is not tried again.
+        self.assertEqual([row["recorded"] for row in run.show("launches")], ["no", "no", "refused"] + ["no"] * 27)
         self.assertIn("did not come to an end", incompletes(run.checks[0])[0]["reason"])
 
     def test_a_capture_whose_stream_is_destroyed_is_over(self):
@@ -296,7 +294,7 @@ class EndToEnd(unittest.TestCase):
     def test_one_file_a_process_by_pattern(self):
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([GRAVEL, "run", "--soft", "-o", folder + "/p-%p.gravel", "--", TARGET, "proc", "fork-before",
-                            KERNELS], check=True, capture_output=True, timeout=120)
+                            KERNELS], check=True, capture_output=True, timeout=600)
             names = os.listdir(folder)
             self.assertEqual(len(names), 2)
             self.assertTrue(all(re.fullmatch(r"p-\d+\.gravel", name) for name in names), names)
@@ -318,7 +316,7 @@ class EndToEnd(unittest.TestCase):
         if trace:
             environment["GRAVEL_TRACE"] = trace
         result = subprocess.run([TARGET, "proc", "clean", KERNELS], env=environment, capture_output=True, text=True,
-                                timeout=120, preexec_fn=before)
+                                timeout=600, preexec_fn=before)
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stderr
 

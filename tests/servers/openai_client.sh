@@ -13,11 +13,13 @@ exec 9> "$here/../../build/deps/openai.lock"
 flock 9
 if ! "$home/bin/python3" -c 'import openai' 2> /dev/null; then
     rm -rf "$home"
-    if ! { python3 -m venv "$home" && "$home/bin/python3" -m pip install --quiet --disable-pip-version-check \
-        --no-compile 'openai==3.*'; } > "$log" 2>&1; then
+    if ! { python3 -m venv "$home" && timeout 240 "$home/bin/python3" -m pip install --quiet \
+        --disable-pip-version-check --no-compile 'openai==3.*'; } > "$log" 2>&1; then
         rm -rf "$home"
         cat "$log"
-        if grep -qE 'Could not find a version|ConnectionError|NewConnectionError|Temporary failure|No matching' "$log"; then
+        network='Could not find a version|No matching|Temporary failure|Connection|Timeout|timed out|ProtocolError'
+        network="$network|IncompleteRead|SSLError|MaxRetryError|HTTPError|Max retries|NetworkError"
+        if [ ! -s "$log" ] || grep -qE "$network" "$log"; then
             echo "skipped: PyPI cannot be reached, so there is no openai client to test with"
             exit 77
         fi

@@ -68,7 +68,7 @@ serve decode decode --repair || exit 1
 decode=${url%/v1}
 serve router router --prefill "$prefill" --decode "$decode" || exit 1
 tries=0
-until python3 -c "import urllib.request as u; u.urlopen('${url%/v1}/health', timeout=30)" 2> /dev/null || [ "$tries" -gt 200 ]; do
+until python3 -c "import urllib.request as u; u.urlopen('${url%/v1}/readiness', timeout=30)" 2> /dev/null || [ "$tries" -gt 200 ]; do
     tries=$((tries + 1))
     sleep 0.1
 done
