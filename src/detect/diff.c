@@ -157,6 +157,26 @@ static const char *race_of(const detection *d, const gv_difference *row)
     return NULL;
 }
 
+// A race whose nodes edges lead from to the node: what differs there may follow from it. Answers the pair that does, or
+// NULL.
+static const gv_race_pair *race_before(const detection *d, const gv_difference *row)
+{
+    for (size_t i = 0; i < d->findings->count; i++) {
+        const gv_finding *finding = &d->findings->items[i];
+        for (size_t p = 0; p < finding->pair_count && finding->trace == d->trace; p++) {
+            const gv_side *sides[] = {&finding->pairs[p].first, &finding->pairs[p].second};
+            for (size_t s = 0; s < 2; s++) {
+                const gv_difference side = {.graph = sides[s]->graph ? sides[s]->graph : finding->graph,
+                                            .node = (uint64_t)sides[s]->node + 1};
+                uint32_t a, b;
+                if (flat_node(d, &side, &a) && flat_node(d, row, &b) && gv_graph_order_leads(d->order, a, b))
+                    return &finding->pairs[p];
+            }
+        }
+    }
+    return NULL;
+}
+
 // Is each of the listed bytes one that the node was recorded to update atomically?
 static gv_status updates_atomically(const detection *d, const gv_difference *row, bool *atomic)
 {
@@ -337,6 +357,19 @@ static bool add_followers(gv_finding *finding, const detection *d, size_t first,
     return !named || gv_finding_add_text(finding, "others", text);
 }
 
+static bool add_race(gv_finding *finding, const detection *d, const verdict *v)
+{
+    char text[80];
+    if (v->race)
+        return gv_finding_add_text(finding, "race", v->race);
+    const gv_race_pair *pair = v->class == ORDER_DEPENDENT ? race_before(d, v->row) : NULL;
+    if (!pair)
+        return true;
+    snprintf(text, sizeof text, "%s #%" PRIu32 " #%" PRIu32, gv_finding_id_name(pair->id), pair->first.node,
+             pair->second.node);
+    return gv_finding_add_text(finding, "race_before", text);
+}
+
 static bool add_values(gv_finding *finding, const verdict *v)
 {
     char largest[40];
@@ -401,9 +434,10 @@ static gv_status report_group(detection *d, const group *g, size_t compared)
                   gv_finding_add_text(&made, "class", class_name(v->class)) &&
                   gv_finding_add_number(&made, "compared", compared) && gv_finding_add_number(&made, "nodes", nodes) &&
                   gv_finding_add_number(&made, "position", v->row->node ? v->row->position : 0) &&
+                  gv_finding_add_number(&made, "order", g->shown->order) &&
                   gv_finding_add_number(&made, "unstable", v->row->unstable) &&
                   gv_finding_add_number(&made, "range_count", v->row->range_count) && add_values(&made, v) &&
-                  (!v->race || gv_finding_add_text(&made, "race", v->race)) && add_followers(&made, d, first, count);
+                  add_race(&made, d, v) && add_followers(&made, d, first, count);
     gv_finding *added = enough ? gv_findings_add(d->findings) : NULL;
     if (added) {
         *added = made;

@@ -2,12 +2,14 @@
 // the patches gone before the program's next launch.
 #include "record/arm.h"
 
+#include "base/memory.h"
 #include "record/conditional.h"
 #include "record/differ.h"
 #include "record/early.h"
 #include "record/graph.h"
 #include "record/hook.h"
 #include "record/ids.h"
+#include "record/known.h"
 #include "record/opaque.h"
 #include "record/perturb.h"
 #include "record/probe.h"
@@ -294,7 +296,9 @@ static enum attempt run_armed(gv_exec *exec, CUstream stream, bool per_thread, C
         if (opened && gv_conditionals_open(&run, exec->snapshot, &error) == GV_OK) {
             ready = gv_monotonic_ns();
             run.launch = gv_write_launch(exec, stream, per_thread, gv_stack());
+            run.known = gv_state.options.diff ? gv_calloc(1, sizeof *run.known) : NULL;
             gv_replay_run(&run, exec->snapshot);
+            gv_exec_take_known(exec, run.known);
             done = gv_monotonic_ns();
             if (run.left_running) {
                 left.source = run.source;

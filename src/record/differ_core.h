@@ -16,6 +16,7 @@ typedef struct gv_check {
     gv_compare *compare;
     gv_reach *reach;
     gv_extent extent;
+    uint64_t order;  // of the serial replays (gv_serial_order)
     uint64_t inputs; // hash of the memory that others can change and the graph reads
 
     // What is kept. `touched` is all that the graph or a serial replay has changed so far, by groups of 4 KiB; outside

@@ -5,8 +5,10 @@
 // 2. A tracked one: behind each node the bytes in question are compared with what they were before it. A byte belongs
 // to
 //    the node that changed it last.
-// 3. A node may store the value that was there already, as it does when a graph is launched twice on the same input.
-//    Bytes that no node changed are therefore tracked once more, from what the graph left in them: the serial replay
+//    If the graph has been armed in this process, what each node wrote then counts too: a node may store the value that
+//    was there before.
+// 3. Bytes that no node changed, as when a graph is launched twice on the same input, are tracked once more, from what
+//    the graph left in them: the serial replay
 //    leaves something else there, so whichever node writes them changes them.
 // Bytes that no node writes even then were changed by the graph alone, or by somebody who wrote to the memory
 // meanwhile. The graph itself is launched once more to tell the two apart.
@@ -14,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "record/known.h"
 #include "record/recorder.h"
 #include "record/snapshot.h"
 #include "trace/ranges.h"
@@ -126,16 +129,13 @@ static void after_node(void *user, const gv_snapshot *snapshot, uint32_t node, u
     t->status = gv_image_changed(t->check->compare, t->last, NULL, false, &changed, &t->error);
     if (!t->status && changed.count)
         t->status = gv_image_renew(t->check->compare, t->last, &t->error);
-    if (t->status || !changed.count) {
-        gv_range_set_free(&changed);
-        return;
-    }
     while (t->next < t->count && t->steps[t->next].position < position)
         t->next++;
     if (t->next == t->count || t->steps[t->next].position != position) {
-        if (!GV_GROW(t->steps, t->capacity, t->count + 1)) {
+        if (t->status || !GV_GROW(t->steps, t->capacity, t->count + 1)) {
             gv_range_set_free(&changed);
-            t->status = gv_fail(&t->error, GV_ERR_MEMORY, "memory ran out");
+            if (!t->status)
+                t->status = gv_fail(&t->error, GV_ERR_MEMORY, "memory ran out");
             return;
         }
         memmove(t->steps + t->next + 1, t->steps + t->next, (t->count - t->next) * sizeof *t->steps);
@@ -185,18 +185,25 @@ static gv_status run_tracked(tracking *t, const gv_range_set *bytes, gv_error *e
     return status;
 }
 
-// Gives each byte of `left` to the node that changed it last, and takes it out of `left`.
+// Gives each byte of `left` to the node that changed it last, or that is known to write it and came later, and takes it
+// out of `left`.
 static gv_status give_out(tracking *t, gv_range_set *left, size_t place, gv_error *error)
 {
     gv_status status = GV_OK;
     for (size_t i = t->count; i > 0 && !status && left->count; i--) {
         step *s = &t->steps[i - 1];
-        gv_range_set taken = {0};
-        status = gv_range_set_intersection(&s->changed, left, &taken, error);
+        gv_range_set wrote = {0}, taken = {0};
+        if (t->check->exec->known)
+            status = gv_known_get(t->check->exec->known, s->snapshot, s->node, &wrote, error);
+        if (!status)
+            status = unite(&wrote, &s->changed, error);
+        if (!status)
+            status = gv_range_set_intersection(&wrote, left, &taken, error);
         if (!status && taken.count)
             status = unite((gv_range_set *)((char *)s + place), &taken, error);
         if (!status && taken.count)
             status = subtract(left, &taken, error);
+        gv_range_set_free(&wrote);
         gv_range_set_free(&taken);
     }
     return status;

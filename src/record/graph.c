@@ -4,6 +4,7 @@
 #include "record/fix.h"
 #include "record/handle_map.h"
 #include "record/ids.h"
+#include "record/known.h"
 #include "record/probe.h"
 #include "record/recorder.h"
 #include "record/snapshot.h"
@@ -419,6 +420,14 @@ static bool nodes_are_kept(void)
            options->poison != GV_PERTURB_NONE;
 }
 
+static void forget_known(gv_exec *exec)
+{
+    if (exec->known)
+        gv_known_free(exec->known);
+    gv_free(exec->known);
+    exec->known = NULL;
+}
+
 // Under the lock: reads the graph into the row and writes it.
 static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operation_kind, gv_fixing *fixing)
 {
@@ -428,6 +437,7 @@ static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operat
     gv_handle_map_clear(&row->by_node);
     exec->changed = false;
     exec->refused = exec->check_refused = exec->pad_refused = exec->poison_refused = false;
+    forget_known(exec);
     exec->unknown[0] = '\0';
     exec->snapshot = gv_snapshot_take(graph, origin, nodes_are_kept(), place_of, remember_template, row);
     if (exec->snapshot) {
@@ -513,6 +523,7 @@ void gv_exec_destroyed(gv_exec *exec)
     exec_row *row = (exec_row *)exec;
     gv_operation_record operation = {.kind = GV_OP_EXEC_DESTROY, .object = exec->id};
     gv_operation(&operation);
+    forget_known(exec);
     gv_snapshot_free(exec->snapshot);
     gv_fixed_free(exec->fixed);
     gv_free(row->templates);
@@ -591,6 +602,7 @@ void gv_exec_child_changed(CUgraphExec handle, CUgraphNode node, CUgraph child)
             for (size_t i = 0; i < row->template_count; i++)
                 if (row->templates[i].snapshot == old)
                     gv_handle_map_take(&row->by_node, (uintptr_t)row->templates[i].node);
+            forget_known(&row->exec);
             gv_snapshot_free(old);
             fresh->parent_node = found->index;
             owner->bodies[0] = fresh;
@@ -632,6 +644,12 @@ void gv_exec_refresh(gv_exec *exec)
     gv_snapshot_write(exec->snapshot);
     pthread_mutex_unlock(&lock);
     define_exec(gv_last_operation(), exec);
+}
+
+void gv_exec_take_known(gv_exec *exec, gv_known *known)
+{
+    forget_known(exec);
+    exec->known = known;
 }
 
 void gv_graphs_forget(void)

@@ -71,7 +71,9 @@ typedef struct gv_exec {
 
     // Of the differential (src/record/differ.h).
     bool check_owed;         // its next launch that is not armed is to be checked
+    struct gv_known *known;  // what each node wrote in its last armed launch; NULL: not known
     bool check_refused;      // none of its launches will be, and that was written
+    uint64_t checks;         // launches that were compared
     unsigned check_attempts; // how often checking it has had to wait in vain
     unsigned values_written; // difference records that have values
 
@@ -147,6 +149,9 @@ gv_exec *gv_exec_find(CUgraphExec handle);
 
 // Writes the snapshot anew (and an exec record) when set-params calls changed it since.
 void gv_exec_refresh(gv_exec *exec);
+
+// Hands over what an armed launch has found its nodes to write, in place of what was known; NULL: nothing.
+void gv_exec_take_known(gv_exec *exec, struct gv_known *known);
 
 // For a forked child.
 void gv_graphs_forget(void);

@@ -9,9 +9,11 @@
 #include "record/conditional.h"
 #include "record/graph_copy.h"
 #include "record/ids.h"
+#include "record/known.h"
 #include "record/opaque.h"
 #include "record/parameters.h"
 #include "record/recorder.h"
+#include "record/serial_order.h"
 #include "record/snapshot.h"
 #include "record/times.h"
 
@@ -84,6 +86,8 @@ static void write_access(gv_replay *run, const gv_snapshot *snapshot, uint32_t n
         gv_wait_encode(&run->wait, &record);
         record.wait_reason = record.wait == GV_GRID_WAIT_UNKNOWN ? string_id(run->wait.reason) : 0;
     }
+    if (run->known && precision == GV_PRECISION_EXACT)
+        gv_known_add(run->known, snapshot, node, &run->ranges);
     bool lost = false;
     for (int kind = 0; kind < GV_ACCESS_KINDS; kind++)
         lost |= run->ranges.count[kind] && !(kind == GV_ACCESS_READ    ? record.reads
@@ -720,10 +724,15 @@ void gv_replay_timed(gv_replay *run, const gv_snapshot *snapshot)
 void gv_replay_plain(gv_replay *run, const gv_snapshot *snapshot, gv_replay_step step, void *user)
 {
     bool *done = gv_calloc(snapshot->node_count, sizeof *done);
-    if (!done)
-        run->result = CUDA_ERROR_OUT_OF_MEMORY;
-    for (size_t i = 0; done && i < snapshot->node_count && run->result == CUDA_SUCCESS && !run->left_running; i++) {
-        uint32_t index = snapshot->order[i];
+    uint32_t *order = gv_calloc(snapshot->node_count, sizeof *order);
+    if (!done || !order || !gv_serial_order(snapshot, run->order, order)) {
+        gv_free(done);
+        gv_free(order);
+        gv_replay_fail(run, 0, "memory ran out");
+        return;
+    }
+    for (size_t i = 0; i < snapshot->node_count && run->result == CUDA_SUCCESS && !run->left_running; i++) {
+        uint32_t index = order[i];
         const gv_snapshot_node *node = &snapshot->nodes[index];
         if (done[index] || node->disabled)
             continue;
@@ -742,6 +751,7 @@ void gv_replay_plain(gv_replay *run, const gv_snapshot *snapshot, gv_replay_step
                 step(user, snapshot, index, run->position);
         }
     }
+    gv_free(order);
     gv_free(done);
 }
 

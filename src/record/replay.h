@@ -31,7 +31,9 @@ typedef struct gv_replay {
 
     struct gv_times *times; // of a launch that is timed and not recorded; else NULL
 
-    uint64_t position; // of a plain replay: nodes that have run
+    struct gv_known *known; // where to note what each node writes; may be NULL
+    uint64_t order;         // of a plain replay: which one (gv_serial_order)
+    uint64_t position;      // and how many nodes have run
 
     // Its own.
     bool writes_variables; // a copy or set of the graph goes to a module's variable, perhaps a __constant__ one

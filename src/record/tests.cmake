@@ -77,6 +77,9 @@ gv_unit_test(test_tensor_map test_tensor_map.c tensor_map.c LIBS gv_trace gv_bas
 gv_unit_test(test_mark test_mark.c drain.c driver.c node_ranges.c tensor_map.c LIBS gv_trace gv_base dl)
 target_include_directories(test_mark SYSTEM PRIVATE ${GV_CUDA_INCLUDE})
 
+gv_unit_test(test_serial_order test_serial_order.c serial_order.c LIBS gv_base)
+target_include_directories(test_serial_order SYSTEM PRIVATE ${GV_CUDA_INCLUDE})
+
 # What is tested is the kernels too, on the software driver.
 gv_unit_test(test_compare test_compare.c compare.c driver.c LIBS gv_access gv_trace gv_base soft_cuda dl)
 gv_unit_test(test_reach test_reach.c reach.c compare.c driver.c LIBS gv_access gv_trace gv_base soft_cuda dl)

@@ -88,20 +88,31 @@ static void add_serial_row(gv_string *out, const gv_finding *finding, size_t row
                           number(finding, "position"));
         break;
     case 1:
+        *label = "order";
+        if (number(finding, "order") == 2)
+            gv_string_add(out, "in this launch the graph came out as the first serial order did; the second one, which "
+                               "its edges allow as well, leaves other bytes");
+        else
+            gv_string_add(out, "serial order %" PRIu64, number(finding, "order"));
+        break;
+    case 2:
         *label = "values";
         add_serial_values(out, finding);
         if (!out->length)
             gv_string_add(out, "not kept");
         break;
-    case 2:
+    case 3:
         *label = "others";
         gv_string_add_safe(out, text(finding, "others"));
         if (!out->length)
             gv_string_add(out, "no other node");
         break;
-    case 3:
+    case 4:
         *label = "race";
-        if (*text(finding, "race"))
+        if (*text(finding, "race_before"))
+            gv_string_add(out, "a race report names nodes that this one comes after (%s): it may follow from that",
+                          text(finding, "race_before"));
+        else if (*text(finding, "race"))
             gv_string_add(out, "the race report names the same node (%s)", text(finding, "race"));
         else
             gv_string_add(out, "no race report of this recording names it");

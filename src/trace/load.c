@@ -575,6 +575,7 @@ static gv_status load_checked(gv_loader *loader, const gv_checked_record *record
         .different_bytes = record->different_bytes,
         .unstable_bytes = record->unstable_bytes,
         .ignored_bytes = record->ignored_bytes,
+        .order = record->order,
     };
     return copy_text(loader, record->reason, &row->reason);
 }

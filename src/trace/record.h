@@ -264,7 +264,8 @@ typedef struct gv_numbers {
     FIELD(11, NUMBER, different_bytes) /* that the graph left otherwise than the serial replay */    \
     FIELD(12, NUMBER, unstable_bytes)  /* that serial replays left differently among each other */   \
     FIELD(13, NUMBER, ignored_bytes)   /* of padded rows, that were not compared */                  \
-    FIELD(14, NUMBER, nodes)           /* how many difference records it has */
+    FIELD(14, NUMBER, nodes)           /* how many difference records it has */                      \
+    FIELD(15, NUMBER, order)           /* which serial order the differences are with, from 1 */
 
 // The bytes that a checked launch and its serial replay left differently, by the node that wrote them last in the
 // serial replay. A node has one such record at most in a launch. Values are those of whole 8-byte words that have a
