@@ -170,6 +170,8 @@ gv_status engine_create(engine **made, const engine_config *config, gv_error *er
     if (e->device.error.status == GV_OK)
         graphs_create(e);
     CALL(&e->device, cuStreamSynchronize(e->main));
+    if (e->device.error.status == GV_OK)
+        watch_begin(e);
     if (e->device.error.status != GV_OK) {
         if (error)
             *error = e->device.error;
@@ -199,6 +201,7 @@ void engine_destroy(engine *e)
     allocator_destroy(e->allocator);
     inputs_destroy(e);
     gv_free(e->late.keys);
+    watch_end(e);
     cache_destroy(e);
     weights_destroy(&e->weights);
     CUstream streams[BRANCHES + 3] = {e->main, e->schedule, e->transfer};
@@ -420,6 +423,7 @@ static void prefill(engine *e, request *r)
     for (int i = 0; i < r->prompt_count; i++)
         describe(e, i, r, i);
     upload(e, r->prompt_count, r->prompt_count);
+    watch_rows(e, r->prompt_count);
     if (HAS_FAULT(e, STAGING_REUSE))
         upload_in_pieces(e, r);
     // Prompts do not overlap, except where something has to take ordinary memory in the side streams.
@@ -427,6 +431,7 @@ static void prefill(engine *e, request *r)
                        .longest = r->prompt_count,
                        .prefill = true,
                        .overlap = HAS_FAULT(e, ORDINARY_POOL)});
+    watch_step(e);
     download(e, 1);
 }
 
@@ -442,6 +447,7 @@ static void upload_batch(engine *e, request *const *batch, int count, int rows)
         host->locations[i] = 0;
     }
     upload(e, count, rows);
+    watch_rows(e, count);
 }
 
 // The scheduler writes the batch's rows of the table again (live-table, decoy-table). `read` tells that the pass under
@@ -464,6 +470,7 @@ static void decode_in_halves(engine *e, request *const *batch, int count)
         buckets[half] = graphs_bucket(e, rows);
         upload_batch(e, batch + first[half], rows, buckets[half]->rows);
         graphs_replay(e, buckets[half]);
+        watch_step(e);
         CALL(&e->device, cuStreamSynchronize(e->main)); // the staging is filled again
     }
     for (int half = 0; half < 2; half++)
@@ -491,6 +498,7 @@ static void decode(engine *e, request *const *batch, int count)
         graphs_replay(e, b);
     else
         forward(e, &(pass){.rows = count, .longest = longest, .overlap = e->config.overlap});
+    watch_step(e);
     if (HAS_FAULT(e, LIVE_TABLE) || HAS_FAULT(e, DECOY_TABLE))
         refresh_table(e, batch, count, too_early ? too_early : e->table_read);
     if (b && HAS_FAULT(e, POOL_READER))

@@ -5,6 +5,7 @@
 //     graphs.c     capture and replay
 //     cache.c      pages and rows of the cache
 //     transfer.c   a request's pages as bytes, and back
+//     watch.c      what gravel is told of the pages, for its canaries
 #ifndef SPECIMEN_PARTS_H
 #define SPECIMEN_PARTS_H
 
@@ -172,6 +173,26 @@ const bucket *graphs_bucket(const engine *e, int rows);
 
 void graphs_replay(engine *e, const bucket *b);
 
+// ---- What gravel is told (docs/canary.md) ----
+
+// Numbers that gravel gives, of the pages of each layer: regions, or transfers into them.
+typedef struct watched {
+    uint64_t window[LAYERS], core[SPARSE_LAYERS], keys[SPARSE_LAYERS];
+} watched;
+typedef watched watched_transfer;
+
+// The pages of the cache are regions from here to there; watch_end before their memory is freed.
+void watch_begin(engine *e);
+void watch_end(engine *e);
+
+// The pass that is about to be enqueued stores for the first `count` rows of the inputs. watch_step: it is enqueued.
+void watch_rows(engine *e, int count);
+void watch_step(engine *e);
+
+// A transfer writes these pages from here to there. What only reads them need not be told.
+void watch_transfer_begin(engine *e, const int *pages, int page_count, watched_transfer *t);
+void watch_transfer_end(const watched_transfer *t);
+
 // ---- Requests ----
 
 typedef struct request {
@@ -193,6 +214,7 @@ struct engine {
     kernels kernels;
     model_weights weights;
     cache cache;
+    watched watched;
     step_inputs inputs;
     allocator *allocator;
     graphs graphs;

@@ -242,11 +242,15 @@ gv_status engine_import(engine *e, const void *bytes, size_t size, const engine_
     }
     pthread_mutex_unlock(&e->lock);
     const unsigned char *from = (const unsigned char *)bytes + sizeof h + (size_t)h.token_count * 4;
+    watched_transfer transfer = {0};
+    if (r)
+        watch_transfer_begin(e, r->pages, used_pages(r->token_count), &transfer);
     for (int i = 0; i < count; i++) {
         CALL(&e->device, cuMemcpyHtoDAsync(pieces[i].address, from, pieces[i].bytes, e->transfer));
         from += pieces[i].bytes;
     }
     CALL(&e->device, cuStreamSynchronize(e->transfer));
+    watch_transfer_end(&transfer);
     // No step has to come between this import and the next one: the row of the table, which goes up from pinned memory,
     // may be given back here and written for another request.
     CALL(&e->device, cuStreamSynchronize(e->schedule));

@@ -8,6 +8,7 @@
 #include "cli/symbolise.h"
 #include "detect/detect.h"
 #include "detect/elements.h"
+#include "record/pattern.h"
 #include "report/format.h"
 #include "report/report.h"
 #include "trace/reader.h"
@@ -35,7 +36,10 @@ enum {
     OPTION_LEAVE_OUT,
     OPTION_PAD,
     OPTION_POISON,
-    OPTION_TIMES
+    OPTION_TIMES,
+    OPTION_CANARY,
+    OPTION_CANARY_REGION,
+    OPTION_CHECKSUMS
 };
 
 static const gv_option options[] = {
@@ -83,6 +87,14 @@ static const gv_option options[] = {
      "traces have the graphs alone."},
     {OPTION_LEAVE_OUT, "fix-leave-out", "N",
      "With --fix: leave the N-th edge of the file out, to see whether it is needed."},
+    {OPTION_CANARY, "canary", "[=HOW]",
+     "Hash the pages of regions between steps and report those that changed although nothing had declared that they "
+     "would (gravel.h). HOW: log (the default), abort at the first one, or record (from the first one on record all "
+     "that runs, to name who writes at the next); every=K hashes after every K-th step only."},
+    {OPTION_CANARY_REGION, "canary-region", "PATTERN",
+     "With --canary, also watch allocations that match: size=N..M, name=TEXT, stack=TEXT, page=N, separated by commas; "
+     "const: in front means that nothing may change them. May be given several times."},
+    {OPTION_CHECKSUMS, "checksums", NULL, "Keep the hashes of all declared regions in the trace, for gravel diff."},
     {'v', "verbose", NULL, "Let the recorder say what it does."},
 };
 
@@ -94,6 +106,9 @@ typedef struct run_options {
     bool probe;
     uint64_t probe_memory; // MiB; 0: not given
     gv_run_fix fix;
+    const char *canary; // NULL: not asked for
+    gv_string canary_regions;
+    bool checksums;
     gv_install install;
     gv_outputs outputs;
     char **program;
@@ -147,6 +162,21 @@ static int parse_diff(run_options *run, int id, const gv_parser *parser)
     return -1;
 }
 
+static bool valid_canary(const char *text)
+{
+    for (const char *at = text;;) {
+        size_t length = strcspn(at, ",");
+        bool word = (length == 3 && strncmp(at, "log", 3) == 0) || (length == 5 && strncmp(at, "abort", 5) == 0) ||
+                    (length == 6 && strncmp(at, "record", 6) == 0);
+        size_t digits = length > 6 && strncmp(at, "every=", 6) == 0 ? strspn(at + 6, "0123456789") : 0;
+        if (!word && !(digits && digits < 19 && 6 + digits == length && strtoull(at + 6, NULL, 10) > 0))
+            return false;
+        if (!at[length])
+            return true;
+        at += length + 1;
+    }
+}
+
 // Returns -1 to go on, else the exit code.
 static int parse(run_options *run, gv_parser *parser)
 {
@@ -196,6 +226,21 @@ static int parse(run_options *run, gv_parser *parser)
             if (!gv_parse_number(parser, "--fix-leave-out", 1, UINT32_MAX, &run->fix.left_out))
                 return GV_EXIT_USAGE;
             break;
+        case OPTION_CANARY:
+            run->canary = parser->argument ? parser->argument : "log";
+            if (!valid_canary(run->canary))
+                return gv_usage(parser->command, "--canary takes log, abort, record and every=K (K from 1), not \"%s\"",
+                                run->canary);
+            break;
+        case OPTION_CANARY_REGION: {
+            gv_pattern pattern;
+            const char *why;
+            if (!gv_pattern_parse(parser->argument, strlen(parser->argument), &pattern, &why))
+                return gv_usage(parser->command, "--canary-region \"%s\": %s", parser->argument, why);
+            gv_string_add(&run->canary_regions, "%s\n", parser->argument);
+            break;
+        }
+        case OPTION_CHECKSUMS: run->checksums = true; break;
         case 'v': run->verbose = true; break;
         default: break;
         }
@@ -204,11 +249,13 @@ static int parse(run_options *run, gv_parser *parser)
         return gv_usage(parser->command, "--diff-dtype and --diff-tolerance say how to compare: give --diff too");
     if (parser->first_operand >= parser->argc)
         return gv_usage(parser->command, "name the program to run, after --");
+    if (run->canary_regions.length && !run->canary)
+        return gv_usage(parser->command, "--canary-region needs --canary");
     if (run->fix.left_out && !run->fix.file)
         return gv_usage(parser->command, "--fix-leave-out needs --fix");
     // With a fix file alone nothing is to be found out, only to be put right.
     run->light = run->fix.file && !run->arm && !run->error_exitcode && !run->probe && !run->diff && !run->pad &&
-                 !run->poison && !run->times;
+                 !run->poison && !run->times && !run->canary && !run->checksums;
     // What is not asked for must not be loaded: the differential, padding checks and poison need no accesses.
     if (!run->arm)
         run->arm = run->light || run->diff || run->pad || run->poison ? "none" : "first";
@@ -288,6 +335,12 @@ static void prepare(void *user)
     setenv("GRAVEL_TIMES", run->times ? "1" : "0", 1);
     setenv("GRAVEL_FIX", run->fix.prepared, 1);
     setenv("GRAVEL_LIGHT", run->light ? "1" : "0", 1);
+    if (run->canary)
+        setenv("GRAVEL_CANARY", run->canary, 1);
+    if (run->canary_regions.length)
+        setenv("GRAVEL_CANARY_REGIONS", gv_string_text(&run->canary_regions), 1);
+    if (run->checksums)
+        setenv("GRAVEL_CHECKSUMS", "1", 1);
     setenv("GRAVEL_VERBOSE", run->verbose ? "1" : "0", 1);
 }
 
@@ -519,6 +572,7 @@ static int run_program(const gv_command *command, int argc, char **argv)
         found = finish(&run);
     gv_run_fix_close(&run.fix);
     gv_outputs_free(&run.outputs);
+    gv_string_free(&run.canary_regions);
     if (found)
         return (int)run.error_exitcode;
     return code >= 0 ? code : gv_end_alike(&result);

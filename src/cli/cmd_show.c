@@ -12,8 +12,8 @@ static const gv_option options[] = {
     {OPTION_JSON, "json", NULL, "Print the rows as JSON (schema \"gravel-show\" version 1)."},
 };
 
-static const char *const tables[] = {"graphs",   "nodes",       "edges",    "fixes", "access",
-                                     "coverage", "allocations", "launches", "diffs", "perturbed"};
+static const char *const tables[] = {"graphs",      "nodes",    "edges", "fixes",     "access", "coverage",
+                                     "allocations", "launches", "diffs", "perturbed", "canary"};
 
 static int run(const gv_command *command, int argc, char **argv)
 {
@@ -37,9 +37,8 @@ static int run(const gv_command *command, int argc, char **argv)
     if (count < 1)
         return gv_usage(command, "name the trace and the table to show");
     if (count < 2)
-        return gv_usage(
-            command,
-            "name the table: graphs, nodes, edges, fixes, access, coverage, allocations, launches, diffs or perturbed");
+        return gv_usage(command, "name the table: graphs, nodes, edges, fixes, access, coverage, allocations, "
+                                 "launches, diffs, perturbed or canary");
     if (count > 2)
         return gv_usage(command, "one file and one table at a time; \"%s\" is too much", operands[2]);
     const char *table = operands[1];
@@ -76,9 +75,9 @@ const gv_command gv_command_show = {
     .about =
         "Prints one table of a trace. graphs, nodes, edges: its graphs. access: which bytes each node of a recorded "
         "launch accessed; coverage: how much of that was seen and why not more. allocations. launches: of graphs; "
-        "diffs: "
-        "those that were compared with serial replays; perturbed: those that were repeated with other padding or "
-        "poison.",
+        "diffs: those that were compared with serial replays; perturbed: those that were repeated with other padding "
+        "or "
+        "poison; canary: what hashing regions between steps showed.",
     GV_OPTIONS(options),
     .closing = "Exit code: 0 shown, 2 wrong usage, 3 the file cannot be read.\n\n"
                "Example:\n"

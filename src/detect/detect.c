@@ -12,6 +12,7 @@ static const gv_detector DETECTORS[] = {
      gv_detect_perturbed},
     {"stale", "scratch memory that is read before anything has written it", gv_detect_stale},
     {"probe", "tensors that a graph computed otherwise than the program does eagerly", gv_detect_probe},
+    {"canary", "pages that changed although no step was declared to change them", gv_detect_canary},
     {"incomplete", "what could not be seen, so that silence about it means nothing", gv_detect_incomplete},
 };
 

@@ -29,6 +29,7 @@ gv_status gv_detect_diff(const gv_trace *trace, gv_findings *findings, gv_error 
 gv_status gv_detect_perturbed(const gv_trace *trace, gv_findings *findings, gv_error *error);
 gv_status gv_detect_stale(const gv_trace *trace, gv_findings *findings, gv_error *error);
 gv_status gv_detect_probe(const gv_trace *trace, gv_findings *findings, gv_error *error);
+gv_status gv_detect_canary(const gv_trace *trace, gv_findings *findings, gv_error *error);
 gv_status gv_detect_incomplete(const gv_trace *trace, gv_findings *findings, gv_error *error);
 
 // Why it is a gap when a node of a recorded launch has no access record, or NULL when it accesses no memory that could

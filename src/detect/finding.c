@@ -16,6 +16,7 @@ const char *gv_finding_id_name(enum gv_finding_id id)
     case GV_FINDING_PAD_WRITE: return "pad-write";
     case GV_FINDING_STALE_READ: return "stale-read";
     case GV_FINDING_DIFF: return "diff";
+    case GV_FINDING_CANARY: return "canary";
     }
     return "unknown";
 }

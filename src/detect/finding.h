@@ -15,6 +15,7 @@ enum gv_finding_id {
     GV_FINDING_PAD_WRITE,  // "pad-write"
     GV_FINDING_STALE_READ, // "stale-read"
     GV_FINDING_DIFF,       // "diff"
+    GV_FINDING_CANARY,     // "canary"
 };
 const char *gv_finding_id_name(enum gv_finding_id id);
 

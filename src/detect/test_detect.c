@@ -868,7 +868,7 @@ static void test_the_table(void **state)
     size_t count;
     const gv_detector *detectors = gv_detectors(&count);
     // The differential names the races that it finds reported.
-    assert_int_equal(count, 6);
+    assert_int_equal(count, 7);
     assert_string_equal(detectors[0].name, "race");
     assert_string_equal(detectors[1].name, "diff");
     assert_string_equal(detectors[count - 1].name, "incomplete");

@@ -3,6 +3,7 @@
 #include "record/arm.h"
 
 #include "base/memory.h"
+#include "record/canary.h"
 #include "record/conditional.h"
 #include "record/differ.h"
 #include "record/early.h"
@@ -413,6 +414,22 @@ void gv_hold_end(gv_hold *hold)
     pthread_mutex_unlock(&arm_lock);
 }
 
+void gv_hold_leave(gv_hold *hold, const gv_recording_source *source)
+{
+    left.source = source;
+    left.context = hold->context;
+    left.stream = hold->stream;
+    left.opaque = NULL;
+    atomic_store(&is_left, true);
+    gv_hold_end(hold);
+}
+
+// A launch that the driver accepted, and that is no node of a capture, is the end of a step where nothing else is.
+static void launched(CUstream stream, bool per_thread)
+{
+    gv_canary_launched(stream ? stream : per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY);
+}
+
 CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream stream, bool per_thread)
 {
     if (!gv_enter())
@@ -430,6 +447,7 @@ CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream st
         pthread_mutex_unlock(&arm_lock);
         if (attempt == ARMED) {
             exec->owed = false;
+            launched(stream, per_thread);
             gv_leave();
             return result;
         }
@@ -478,6 +496,7 @@ CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream st
             gv_verbose("graph #%llu is launched as it is: %s",
                        (unsigned long long)(exec->snapshot ? exec->snapshot->id : 0), why);
         }
+        launched(stream, per_thread);
     }
     gv_leave();
     return result;

@@ -46,6 +46,10 @@ bool gv_in_context(const struct gv_snapshot *snapshot, CUcontext context);
 // Writes the GRAPH_LAUNCH operation and returns its sequence number.
 uint64_t gv_write_launch(const struct gv_exec *exec, CUstream stream, bool per_thread, uint64_t stack);
 
+// The same, when what was launched under the hold still runs: `source` is closed once it has ended.
+struct gv_recording_source;
+void gv_hold_leave(gv_hold *hold, const struct gv_recording_source *source);
+
 // Asks that the next launch of every exec be armed, whatever --arm says (gravel_arm_next of gravel.h).
 void gv_arm_next(void);
 

@@ -1,6 +1,7 @@
 // What a program tells the recorder itself, through include/gravel.h.
 #include "gravel.h"
 #include "record/arm.h"
+#include "record/canary.h"
 #include "record/hook.h"
 #include "record/ids.h"
 #include "record/recorder.h"
@@ -87,4 +88,75 @@ void gravel_record_batch_rows(uint64_t real, uint64_t captured)
 void gravel_record_scratch(const char *name, uint64_t address, uint64_t bytes)
 {
     declare(name, address, bytes, 1, GV_ROWS_SCRATCH);
+}
+
+// ---- Regions (record/canary.h) -----------------------------------------------------------------------------------
+
+GV_EXPORT uint64_t gravel_record_region_begin(const char *name, uint64_t base, uint64_t bytes, uint64_t page_bytes,
+                                              unsigned what);
+GV_EXPORT void gravel_record_region_end(uint64_t region);
+GV_EXPORT void gravel_record_region_group(uint64_t region, uint64_t group);
+GV_EXPORT void gravel_record_step(uint64_t group, void *stream);
+GV_EXPORT void gravel_record_allow_slots(uint64_t region, const int64_t *slots, size_t count, uint64_t slots_per_page);
+GV_EXPORT void gravel_record_allow_index(uint64_t region, uint64_t address, size_t count, unsigned index_bytes,
+                                         uint64_t slots_per_page);
+GV_EXPORT void gravel_record_allow_callback(uint64_t region, gravel_allow_function *function, void *user);
+GV_EXPORT void gravel_record_allow_all(uint64_t region);
+GV_EXPORT uint64_t gravel_record_transfer_begin(uint64_t region, const int64_t *pages, size_t count);
+GV_EXPORT void gravel_record_transfer_end(uint64_t transfer);
+
+uint64_t gravel_record_region_begin(const char *name, uint64_t base, uint64_t bytes, uint64_t page_bytes, unsigned what)
+{
+    if (!gv_enter())
+        return 0;
+    uint64_t region = gv_canary_region(name, base, bytes, page_bytes, what);
+    gv_leave();
+    return region;
+}
+
+// A declaration that answers nothing.
+#define DECLARATION(name, parameters, arguments) \
+    void gravel_record_##name parameters         \
+    {                                            \
+        if (!gv_canary_is_on() || !gv_enter())   \
+            return;                              \
+        gv_canary_##name arguments;              \
+        gv_leave();                              \
+    }
+DECLARATION(region_end, (uint64_t region), (region))
+DECLARATION(allow_slots, (uint64_t region, const int64_t *slots, size_t count, uint64_t slots_per_page),
+            (region, slots, count, slots_per_page))
+DECLARATION(allow_index,
+            (uint64_t region, uint64_t address, size_t count, unsigned index_bytes, uint64_t slots_per_page),
+            (region, address, count, index_bytes, slots_per_page))
+DECLARATION(allow_callback, (uint64_t region, gravel_allow_function *function, void *user), (region, function, user))
+DECLARATION(allow_all, (uint64_t region), (region))
+DECLARATION(transfer_end, (uint64_t transfer), (transfer))
+
+void gravel_record_region_group(uint64_t region, uint64_t group)
+{
+    if (!gv_canary_is_on() || !gv_enter())
+        return;
+    gv_canary_group(region, group);
+    gv_leave();
+}
+
+uint64_t gravel_record_transfer_begin(uint64_t region, const int64_t *pages, size_t count)
+{
+    if (!gv_canary_is_on() || !gv_enter())
+        return 0;
+    uint64_t transfer = gv_canary_transfer_begin(region, pages, count);
+    gv_leave();
+    return transfer;
+}
+
+void gravel_record_step(uint64_t group, void *stream)
+{
+    if (!gv_canary_is_on() || gv_inside())
+        return;
+    gv_canary_ask(group);
+    if (!gv_enter())
+        return;
+    gv_canary_step(group, stream);
+    gv_leave();
 }

@@ -46,6 +46,7 @@
     F(cuStreamWaitEvent, "cuStreamWaitEvent")                                 \
     F(cuEventCreate, "cuEventCreate")                                         \
     F(cuEventRecord, "cuEventRecord")                                         \
+    F(cuEventQuery, "cuEventQuery")                                           \
     F(cuEventElapsedTime, "cuEventElapsedTime")                               \
     F(cuEventDestroy, "cuEventDestroy_v2")                                    \
     F(cuStreamGetCtx, "cuStreamGetCtx")                                       \

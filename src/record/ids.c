@@ -1,6 +1,7 @@
 #include "record/ids.h"
 
 #include "base/memory.h"
+#include "record/canary.h"
 #include "record/graph.h"
 #include "record/handle_map.h"
 #include "record/recorder.h"
@@ -291,6 +292,7 @@ void gv_allocated(uint64_t address, uint64_t size, unsigned kind, uint64_t strea
         .name = {name, name ? strlen(name) : 0},
     };
     gv_operation_defining(&operation, define_allocation, &record);
+    gv_canary_allocated(address, size, name);
 }
 
 gv_life gv_life_take(uint64_t address)
@@ -300,6 +302,7 @@ gv_life gv_life_take(uint64_t address)
     life.id = gv_handle_map_take(&lives, address);
     life.size = gv_handle_map_take(&sizes, address);
     pthread_mutex_unlock(&lock);
+    gv_canary_freeing(life.address, life.size);
     return life;
 }
 

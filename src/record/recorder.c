@@ -5,6 +5,7 @@
 #include "record/differ.h"
 #include "record/fix.h"
 #include "record/graph.h"
+#include "record/canary.h"
 #include "record/hook.h"
 #include "record/ids.h"
 #include "record/probe.h"
@@ -358,6 +359,7 @@ static void start(void)
     write_process();
     gv_differ_write_settings();
     gv_fix_open();
+    gv_canary_start();
     gv_flush();
     atomic_store(&phase, GV_PHASE_RECORDING);
 }
@@ -478,6 +480,7 @@ static void finish(uint64_t reason)
     // lock.
     if (atomic_load(&phase) != GV_PHASE_RECORDING || owner != getpid() || depth > 0)
         return;
+    gv_canary_finish();
     gv_end_record record = {.time_ns = now_ns(), .operations = atomic_load(&sequence), .reason = reason};
     gv_write_end(gv_state.writer, &record);
     gv_flush();
@@ -507,6 +510,7 @@ static void after_fork_in_child(void)
     pthread_mutex_init(&start_lock, NULL);
     pthread_mutex_init(&order_lock, NULL);
     gv_arm_after_fork();
+    gv_canary_after_fork();
     depth = 0;
 }
 

@@ -1,6 +1,7 @@
 // The sentences of observed findings: one title and a few rows for each id.
 #include "report/messages.h"
 #include "report/names.h"
+#include "report/stack.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -168,8 +169,65 @@ void gv_message_observed_title(gv_string *out, const gv_finding *finding, bool n
         add_rows(out, number(finding, "rows"), number(finding, "real_rows"));
         gv_string_add(out, " differ between the graph and the eager computation from the same inputs.");
         break;
+    case GV_FINDING_CANARY:
+        gv_string_add(out, "%s of ", gv_count(number(finding, "outside"), "page", "pages"));
+        add_quoted(out, name);
+        if (number(finding, "first_step") == number(finding, "step"))
+            gv_string_add(out, " changed in step %" PRIu64, number(finding, "step"));
+        else
+            gv_string_add(out, " changed in steps %" PRIu64 " to %" PRIu64, number(finding, "first_step"),
+                          number(finding, "step"));
+        gv_string_add(out, " and %s not allowed to: expected %s to change, ",
+                      number(finding, "outside") == 1 ? "was" : "were",
+                      gv_count(number(finding, "expected"), "page", "pages"));
+        gv_string_add(out, "found %" PRIu64 ".", number(finding, "found"));
+        break;
     default: gv_string_add_safe(out, finding->reason); break;
     }
+}
+
+// Who wrote the pages, as far as that is known. A node has a row of its own.
+static void add_writer(gv_string *out, const gv_finding *finding)
+{
+    const char *evidence = text(finding, "evidence");
+    const gv_trace *trace = finding->trace;
+    uint64_t function = number(finding, "writer_function"), stack = number(finding, "writer_stack");
+    if (!strcmp(evidence, "ruled-out")) {
+        gv_string_add(out, "none: every operation of the step was recorded or is known by its parameters");
+        return;
+    }
+    if (!finding->node && !gv_finding_fact(finding, "writer")) {
+        gv_string_add(out, "not known");
+        return;
+    }
+    bool seen = !strcmp(evidence, "seen");
+    if (!seen)
+        gv_string_add(out, "not known; perhaps by ");
+    if (finding->node) {
+        add_node(out, finding);
+    } else if (function && function < trace->function_count && trace->functions[function].name) {
+        gv_string_add(out, "kernel ");
+        gv_name_shorten(out, trace->functions[function].name, GV_MESSAGE_NAME_WIDTH);
+    } else {
+        gv_string_add(out, "a %s", text(finding, "writer"));
+    }
+    // A node has a row of its own, which tells where it was launched.
+    if (stack && !finding->node) {
+        gv_place place = gv_stack_place(trace, stack);
+        gv_string_add(out, ", ");
+        gv_place_print(out, &place);
+    }
+    if (seen && !finding->node)
+        gv_string_add(out, ", outside of graphs");
+    if (seen)
+        gv_string_add(out, "; seen in %s", gv_count(number(finding, "writer_steps"), "step", "steps"));
+    else if (!strcmp(evidence, "other-launch"))
+        gv_string_add(out, ", which wrote the same pages in another launch");
+    else
+        gv_string_add(out, ", which wrote other pages of the region in another launch");
+    uint64_t writers = number(finding, "writers");
+    if (writers > 1)
+        gv_string_add(out, " (and %s)", gv_count(writers - 1, "other writer", "other writers"));
 }
 
 void gv_message_observed_row(gv_string *out, const gv_finding *finding, size_t row, const char **label)
@@ -189,6 +247,22 @@ void gv_message_observed_row(gv_string *out, const gv_finding *finding, size_t r
         gv_string_add(out, "%s", text(finding, "source"));
     } else if (finding->id == GV_FINDING_DIFF && gv_finding_fact(finding, "class")) {
         add_serial_row(out, finding, row, label);
+    } else if (finding->id == GV_FINDING_CANARY) {
+        if (row == 0) {
+            *label = "written by";
+            add_writer(out, finding);
+        } else if (row == 1) {
+            *label = "pages";
+            gv_string_add(out, "%s, of ", text(finding, "pages"));
+            gv_string_add(out, "%s each", gv_count(number(finding, "page_bytes"), "byte", "bytes"));
+        } else if (row == 2 && finding->affected > 1) {
+            *label = "steps";
+            gv_string_add(out, "%s in all: the writer was seen in %" PRIu64,
+                          gv_count(finding->affected, "such step", "such steps"), number(finding, "seen_steps"));
+            if (number(finding, "ruled_out_steps"))
+                gv_string_add(out, ", and ruled out to be anything on a stream in %" PRIu64,
+                              number(finding, "ruled_out_steps"));
+        }
     } else if (finding->id == GV_FINDING_DIFF) {
         if (row == 0) {
             *label = "values";

@@ -23,7 +23,7 @@ gv_status gv_report_json(FILE *out, gv_trace *const *traces, size_t trace_count,
                          gv_error *error);
 
 // `gravel show`: one of the tables "graphs", "nodes", "edges", "access", "coverage", "allocations",
-// "launches", "diffs", "perturbed".
+// "launches", "diffs", "perturbed", "canary".
 gv_status gv_report_show(FILE *out, const gv_trace *trace, const char *table, uint64_t graph_filter, bool json,
                          gv_error *error);
 

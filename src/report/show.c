@@ -572,6 +572,49 @@ static void show_coverage_reasons(show_context *show)
     }
 }
 
+// ---- canary ------------------------------------------------------------------------------------------------------
+
+static const gv_column canary_columns[] = {
+    {"region", "region", false},  {"step", "step", true},       {"first", "from", true},
+    {"state", "state", false},    {"allowed", "allowed", true}, {"exempt", "exempt", true},
+    {"changed", "changed", true}, {"outside", "outside", true}, {"pages", "pages outside", false},
+    {"reason", "why not", false},
+};
+
+static const char *region_state(enum gv_region_state state)
+{
+    switch (state) {
+    case GV_REGION_UNHASHED: return "not hashed";
+    case GV_REGION_FIRST: return "first";
+    case GV_REGION_UNKNOWN: return "not declared";
+    case GV_REGION_CHECKED: return "checked";
+    }
+    return "unknown";
+}
+
+static gv_status show_canary(show_context *show)
+{
+    enum { PAGES_SHOWN = 12 };
+    for (size_t i = 0; i < show->trace->region_step_count; i++) {
+        const gv_region_step *step = &show->trace->region_steps[i];
+        gv_table_text(&show->table, show->trace->regions[step->region].name);
+        gv_table_amount(&show->table, step->step);
+        gv_table_amount(&show->table, step->first);
+        gv_table_text(&show->table, region_state(step->state));
+        gv_table_amount(&show->table, step->allowed);
+        gv_table_amount(&show->table, step->exempt);
+        gv_table_amount(&show->table, step->changed);
+        gv_table_amount(&show->table, step->outside);
+        for (size_t k = 0; k < step->pages.count && k < PAGES_SHOWN; k++)
+            gv_string_add(&show->text, "%s%" PRIu64, k ? " " : "", step->pages.items[k]);
+        if (step->outside > PAGES_SHOWN)
+            gv_string_add(&show->text, " ...");
+        put_scratch(show);
+        gv_table_text(&show->table, step->reason);
+    }
+    return GV_OK;
+}
+
 // ---- diffs ------------------------------------------------------------------------------------------------------
 
 static const gv_column diff_columns[] = {
@@ -711,6 +754,8 @@ static const struct {
      NULL, 0, NULL},
     {"perturbed", COLUMNS(perturbed_columns), show_perturbed,
      "No launch was repeated with other padding or poison (`gravel run --pad`, `--poison`).", NULL, 0, NULL},
+    {"canary", COLUMNS(canary_columns), show_canary,
+     "No region was hashed: run with --canary or --checksums, and declare regions (docs/canary.md).", NULL, 0, NULL},
 };
 
 gv_status gv_report_show(FILE *out, const gv_trace *trace, const char *table, uint64_t graph_filter, bool json,
@@ -723,10 +768,11 @@ gv_status gv_report_show(FILE *out, const gv_trace *trace, const char *table, ui
         return gv_fail(
             error, GV_ERR_USAGE,
             "there is no table \"%s\"; there are graphs, nodes, edges, fixes, access, coverage, allocations, "
-            "launches, diffs and perturbed",
+            "launches, diffs, perturbed and canary",
             table);
-    if (graph_filter && tables[chosen].columns == allocation_columns)
-        return gv_fail(error, GV_ERR_USAGE, "allocations belong to no graph: leave out --graph");
+    if (graph_filter && (tables[chosen].columns == allocation_columns || tables[chosen].columns == canary_columns))
+        return gv_fail(error, GV_ERR_USAGE, "%s belong to no graph: leave out --graph",
+                       tables[chosen].columns == canary_columns ? "regions" : "allocations");
     if (graph_filter && !gv_trace_graph(trace, graph_filter))
         return gv_fail(error, GV_ERR_MISSING,
                        "there is no graph #%" PRIu64 " in %s; `gravel show %s graphs` lists them", graph_filter,

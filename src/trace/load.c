@@ -427,6 +427,91 @@ static gv_status load_execution(gv_loader *loader, const gv_execution_record *re
     return GV_OK;
 }
 
+static gv_status load_region(gv_loader *loader, const gv_region_record *record)
+{
+    if (record->size > UINT64_MAX - record->address || record->size == 0 || record->page_bytes == 0)
+        return malformed(loader, "a region reaches past the end of the address space, or has no size");
+    gv_region *row;
+    DEFINE(row, regions, record->id);
+    *row = (gv_region){
+        .address = record->address,
+        .size = record->size,
+        .page_bytes = record->page_bytes,
+        .group = record->group,
+        .flags = (unsigned)record->flags,
+        .stack = record->stack,
+        .operation = record->operation,
+    };
+    return copy_text(loader, record->name, &row->name);
+}
+
+static gv_status load_region_step(gv_loader *loader, const gv_region_step_record *record)
+{
+    if (record->hashes.length != 8 * record->hashed.count || record->anew.count % 2)
+        return malformed(loader, "a step has not as many hashes as pages, or a part of a pair");
+    gv_region_step *row;
+    APPEND(row, region_steps, region_step_count, region_step_capacity);
+    *row = (gv_region_step){
+        .region = record->region,
+        .step = record->step,
+        .first = record->first,
+        .operation = record->operation,
+        .since = record->since,
+        .state = enumerator(record->state, GV_REGION_CHECKED, GV_REGION_UNHASHED),
+        .allowed = record->allowed,
+        .exempt = record->exempt,
+        .changed = record->changed,
+        .outside = record->outside,
+        .hash = record->hash,
+    };
+    TRY(copy_numbers(loader, record->pages, &row->pages));
+    TRY(copy_numbers(loader, record->anew, &row->anew));
+    TRY(copy_numbers(loader, record->hashed, &row->hashed));
+    TRY(copy_bytes(loader, record->hashes, &row->hashes));
+    // The recorder writes a string before its first use; one that comes later is not waited for.
+    uint64_t id = gv_load_known(loader, &loader->strings, record->reason);
+    row->reason = id ? loader->trace->strings[id] : "";
+    return GV_OK;
+}
+
+static gv_status load_region_end(gv_loader *loader, const gv_region_end_record *record)
+{
+    uint64_t id = gv_load_known(loader, &loader->regions, record->region);
+    if (id) {
+        gv_region *region = &loader->trace->regions[id];
+        region->ended = true;
+        region->end_reason = enumerator(record->why, GV_REGION_BROKEN, GV_REGION_BROKEN);
+        region->end_step = record->step;
+        region->end_operation = record->operation;
+    }
+    return GV_OK;
+}
+
+static gv_status load_kernel_access(gv_loader *loader, const gv_kernel_access_record *record)
+{
+    const gv_bytes sets[] = {record->reads, record->writes, record->atomics};
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        gv_error problem = {0};
+        if (gv_ranges_check(sets[i], NULL, NULL, &problem) != GV_OK)
+            return malformed(loader, problem.text);
+    }
+    gv_kernel_access *row;
+    APPEND(row, kernel_accesses, kernel_access_count, kernel_access_capacity);
+    *row = (gv_kernel_access){
+        .operation = record->operation,
+        .function = record->function,
+        .stack = record->stack,
+        .source = enumerator(record->source, GV_SOURCE_CHANGED, GV_SOURCE_NONE),
+        .precision = enumerator(record->precision, GV_PRECISION_INCOMPLETE, GV_PRECISION_INCOMPLETE),
+    };
+    gv_bytes *const to[] = {&row->reads, &row->writes, &row->atomics};
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        TRY(copy_bytes(loader, sets[i], to[i]));
+    uint64_t id = gv_load_known(loader, &loader->strings, record->reason);
+    row->reason = id ? loader->trace->strings[id] : "";
+    return GV_OK;
+}
+
 static gv_status load_perturbed(gv_loader *loader, const gv_perturbed_record *record)
 {
     gv_perturbed *row;
@@ -653,6 +738,7 @@ static gv_status make_first_rows(gv_loader *loader)
     FIRST_ROW(allocations);
     FIRST_ROW(graphs);
     FIRST_ROW(fixes);
+    FIRST_ROW(regions);
     if (!GV_GROW(loader->growth, loader->growth_capacity, 1))
         return gv_load_out_of_memory(loader);
     memset(loader->growth, 0, sizeof *loader->growth);
@@ -672,6 +758,7 @@ static void publish_counts(gv_loader *loader)
     trace->allocation_count = loader->allocations.count;
     trace->graph_count = loader->graphs.count;
     trace->fix_count = loader->fixes.count;
+    trace->region_count = loader->regions.count;
 }
 
 gv_status gv_load_records(gv_loader *loader)

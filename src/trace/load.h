@@ -41,7 +41,7 @@ typedef struct gv_loader {
     gv_arena *arena;
     gv_reader *reader;
     gv_error *error;
-    struct id_table strings, modules, stacks, contexts, streams, functions, allocations, graphs, fixes;
+    struct id_table strings, modules, stacks, contexts, streams, functions, allocations, graphs, fixes, regions;
     struct id_table execs; // no rows, only which ids exist
     struct graph_growth *growth;
     size_t growth_capacity;
@@ -55,6 +55,7 @@ typedef struct gv_loader {
         execution_capacity, checked_capacity, difference_capacity, setting_capacity, fix_applied_capacity,
         node_time_capacity;
     size_t perturbed_capacity, effect_capacity, probe_capacity, declared_capacity;
+    size_t region_step_capacity, kernel_access_capacity;
 } gv_loader;
 
 // Which allocation held which addresses when, sorted by address, as an implicit balanced tree.

@@ -38,36 +38,40 @@ typedef struct gv_numbers {
 // Ids (string, stack, module, context, stream, event, function, allocation, graph, node, exec, launch) are given by
 // the recorder, count up from 1 within the file, and are never re-used, whatever the driver does with its handles.
 // 0 means "none". A definition stands before its first use.
-#define GV_RECORDS(RECORD)                         \
-    RECORD(0, frame, GV_FRAME_FIELDS)              \
-    RECORD(1, process, GV_PROCESS_FIELDS)          \
-    RECORD(2, string, GV_STRING_FIELDS)            \
-    RECORD(3, module, GV_MODULE_FIELDS)            \
-    RECORD(4, stack, GV_STACK_FIELDS)              \
-    RECORD(5, symbol, GV_SYMBOL_FIELDS)            \
-    RECORD(6, context, GV_CONTEXT_FIELDS)          \
-    RECORD(7, stream, GV_STREAM_FIELDS)            \
-    RECORD(8, function, GV_FUNCTION_FIELDS)        \
-    RECORD(9, allocation, GV_ALLOCATION_FIELDS)    \
-    RECORD(10, operation, GV_OPERATION_FIELDS)     \
-    RECORD(11, graph, GV_GRAPH_FIELDS)             \
-    RECORD(12, node, GV_NODE_FIELDS)               \
-    RECORD(13, edges, GV_EDGES_FIELDS)             \
-    RECORD(14, exec, GV_EXEC_FIELDS)               \
-    RECORD(15, armed, GV_ARMED_FIELDS)             \
-    RECORD(16, access, GV_ACCESS_FIELDS)           \
-    RECORD(17, note, GV_NOTE_FIELDS)               \
-    RECORD(18, end, GV_END_FIELDS)                 \
-    RECORD(19, execution, GV_EXECUTION_FIELDS)     \
-    RECORD(20, checked, GV_CHECKED_FIELDS)         \
-    RECORD(21, difference, GV_DIFFERENCE_FIELDS)   \
-    RECORD(22, setting, GV_SETTING_FIELDS)         \
-    RECORD(28, perturbed, GV_PERTURBED_FIELDS)     \
-    RECORD(29, effect, GV_EFFECT_FIELDS)           \
-    RECORD(32, probe, GV_PROBE_FIELDS)             \
-    RECORD(33, declared, GV_DECLARED_FIELDS)       \
-    RECORD(34, fix, GV_FIX_FIELDS)                 \
-    RECORD(35, fix_applied, GV_FIX_APPLIED_FIELDS) \
+#define GV_RECORDS(RECORD)                             \
+    RECORD(0, frame, GV_FRAME_FIELDS)                  \
+    RECORD(1, process, GV_PROCESS_FIELDS)              \
+    RECORD(2, string, GV_STRING_FIELDS)                \
+    RECORD(3, module, GV_MODULE_FIELDS)                \
+    RECORD(4, stack, GV_STACK_FIELDS)                  \
+    RECORD(5, symbol, GV_SYMBOL_FIELDS)                \
+    RECORD(6, context, GV_CONTEXT_FIELDS)              \
+    RECORD(7, stream, GV_STREAM_FIELDS)                \
+    RECORD(8, function, GV_FUNCTION_FIELDS)            \
+    RECORD(9, allocation, GV_ALLOCATION_FIELDS)        \
+    RECORD(10, operation, GV_OPERATION_FIELDS)         \
+    RECORD(11, graph, GV_GRAPH_FIELDS)                 \
+    RECORD(12, node, GV_NODE_FIELDS)                   \
+    RECORD(13, edges, GV_EDGES_FIELDS)                 \
+    RECORD(14, exec, GV_EXEC_FIELDS)                   \
+    RECORD(15, armed, GV_ARMED_FIELDS)                 \
+    RECORD(16, access, GV_ACCESS_FIELDS)               \
+    RECORD(17, note, GV_NOTE_FIELDS)                   \
+    RECORD(18, end, GV_END_FIELDS)                     \
+    RECORD(19, execution, GV_EXECUTION_FIELDS)         \
+    RECORD(20, checked, GV_CHECKED_FIELDS)             \
+    RECORD(21, difference, GV_DIFFERENCE_FIELDS)       \
+    RECORD(22, setting, GV_SETTING_FIELDS)             \
+    RECORD(24, region, GV_REGION_FIELDS)               \
+    RECORD(25, region_step, GV_REGION_STEP_FIELDS)     \
+    RECORD(26, region_end, GV_REGION_END_FIELDS)       \
+    RECORD(27, kernel_access, GV_KERNEL_ACCESS_FIELDS) \
+    RECORD(28, perturbed, GV_PERTURBED_FIELDS)         \
+    RECORD(29, effect, GV_EFFECT_FIELDS)               \
+    RECORD(32, probe, GV_PROBE_FIELDS)                 \
+    RECORD(33, declared, GV_DECLARED_FIELDS)           \
+    RECORD(34, fix, GV_FIX_FIELDS)                     \
+    RECORD(35, fix_applied, GV_FIX_APPLIED_FIELDS)     \
     RECORD(36, node_time, GV_NODE_TIME_FIELDS)
 
 // Opens every zstd frame. `sequence` counts frames from 0, `first_record` the records of all earlier frames (frame
@@ -289,6 +293,59 @@ typedef struct gv_numbers {
     FIELD(1, NUMBER, kind)                                                               \
     FIELD(2, TEXT, name) /* of a kernel or an allocation, or a part of it; empty: all */ \
     FIELD(3, TEXT, value)
+
+// A region that is hashed between steps: declared by the program, or an allocation that --canary-region names.
+#define GV_REGION_FIELDS(FIELD)                            \
+    FIELD(1, NUMBER, id)                                   \
+    FIELD(2, TEXT, name)                                   \
+    FIELD(3, NUMBER, address)                              \
+    FIELD(4, NUMBER, size)                                 \
+    FIELD(5, NUMBER, page_bytes)                           \
+    FIELD(6, NUMBER, group)                                \
+    FIELD(7, NUMBER, flags)     /* enum gv_watched_flag */ \
+    FIELD(8, NUMBER, stack)     /* of the declaration */   \
+    FIELD(9, NUMBER, operation) /* sequence number of the last operation before it */
+
+// What hashing a region between two steps showed: of the steps `first` to `step` of its group, all work of which is
+// among the operations (since, operation].
+#define GV_REGION_STEP_FIELDS(FIELD)                                                                                  \
+    FIELD(1, NUMBER, region)                                                                                          \
+    FIELD(2, NUMBER, step)  /* the last one, counted from 1 in its group */                                           \
+    FIELD(3, NUMBER, first) /* the first one */                                                                       \
+    FIELD(4, NUMBER, operation)                                                                                       \
+    FIELD(5, NUMBER, since)                                                                                           \
+    FIELD(6, NUMBER, state)    /* enum gv_region_state */                                                             \
+    FIELD(7, NUMBER, allowed)  /* how many pages the steps were allowed to change */                                  \
+    FIELD(8, NUMBER, exempt)   /* further pages that transfers were declared to write */                              \
+    FIELD(9, NUMBER, changed)  /* how many pages changed */                                                           \
+    FIELD(10, NUMBER, outside) /* how many of them were neither allowed nor exempt */                                 \
+    FIELD(11, NUMBERS, pages)  /* the numbers of those, ascending; the first 4096 */                                  \
+    FIELD(12, NUMBER, hash)    /* of the region as it is now */                                                       \
+    FIELD(13, NUMBERS, hashed) /* with --checksums: the pages that changed, ascending */                              \
+    FIELD(14, BYTES, hashes)   /* and what they hash to now: 8 bytes each, little-endian */                           \
+    FIELD(15, NUMBER, reason)  /* string id: why the state is not hashed */                                           \
+    FIELD(16, NUMBERS, anew) /* pairs: a page, and the operation behind which it was hashed anew, since a transfer */ \
+                             /* had ended: what changed it came later. Only where some page is outside */
+
+// A region is not hashed any more.
+#define GV_REGION_END_FIELDS(FIELD)                        \
+    FIELD(1, NUMBER, region)                               \
+    FIELD(2, NUMBER, operation)                            \
+    FIELD(3, NUMBER, why)  /* enum gv_region_end_reason */ \
+    FIELD(4, NUMBER, step) /* how many steps of its group had ended */
+
+// What a kernel that was launched outside of graphs accessed. Written for launches that are recorded after a page
+// changed against what was declared; the fields are those of an access record.
+#define GV_KERNEL_ACCESS_FIELDS(FIELD)                                              \
+    FIELD(1, NUMBER, operation) /* sequence number of the launch */                 \
+    FIELD(2, NUMBER, function)                                                      \
+    FIELD(3, NUMBER, stack)                                                         \
+    FIELD(4, NUMBER, source)    /* enum gv_access_source */                         \
+    FIELD(5, NUMBER, precision) /* enum gv_access_precision: exact or incomplete */ \
+    FIELD(6, BYTES, reads)                                                          \
+    FIELD(7, BYTES, writes)                                                         \
+    FIELD(8, BYTES, atomics)                                                        \
+    FIELD(9, NUMBER, reason) /* string id: why it is not exact */
 
 // A launch that was repeated with other padding or with poisoned memory, or was to be (docs/padding.md). Written when
 // that is over; the effects that were seen stand before it. what: enum gv_perturbed_what. status: enum
@@ -565,6 +622,26 @@ enum gv_function_flag {
     GV_FUNCTION_DEVICE_HEAP = 1u << 11,   // its module allocates memory from the device (malloc in a kernel)
     GV_FUNCTION_ATOMIC = 1u << 12,        // atomic operations on global memory (which are reported)
     GV_FUNCTION_UNSEEN = 1u << 13         // none of its accesses is reported
+};
+
+enum gv_watched_flag {
+    GV_REGION_CANARY = 1u << 0,   // what it changes is compared with what the steps were allowed to
+    GV_REGION_CHECKSUM = 1u << 1, // its hashes are in the trace
+    GV_REGION_CONSTANT = 1u << 2, // nothing may change it
+    GV_REGION_MATCHED = 1u << 3   // an allocation that a pattern named, and not a declaration
+};
+
+enum gv_region_state {
+    GV_REGION_UNHASHED = 0, // it could not be hashed: what these steps did to it is not known
+    GV_REGION_FIRST = 1,    // hashed for the first time: there was nothing to compare with
+    GV_REGION_UNKNOWN = 2,  // hashed; what the steps were allowed to change was not declared
+    GV_REGION_CHECKED = 3   // hashed and compared with what was allowed
+};
+
+enum gv_region_end_reason {
+    GV_REGION_ENDED = 0, // the program said so
+    GV_REGION_FREED = 1, // its memory was freed
+    GV_REGION_BROKEN = 2 // hashing it failed; a note says why
 };
 
 enum gv_perturbed_what { GV_PERTURBED_PADDING = 0, GV_PERTURBED_POISON = 1 };

@@ -349,6 +349,23 @@ static void resolve_rows(gv_loader *loader)
     }
 }
 
+// A step of a region that was never defined says nothing.
+static void resolve_regions(gv_loader *loader)
+{
+    gv_trace *trace = loader->trace;
+    size_t kept = 0;
+    for (size_t i = 1; i < trace->region_count; i++)
+        CHECK(stacks, trace->regions[i].stack);
+    for (size_t i = 0; i < trace->region_step_count; i++)
+        if (CHECK(regions, trace->region_steps[i].region))
+            trace->region_steps[kept++] = trace->region_steps[i];
+    trace->region_step_count = kept;
+    for (size_t i = 0; i < trace->kernel_access_count; i++) {
+        CHECK(functions, trace->kernel_accesses[i].function);
+        CHECK(stacks, trace->kernel_accesses[i].stack);
+    }
+}
+
 gv_status gv_load_resolve(gv_loader *loader)
 {
     resolve_stacks(loader);
@@ -358,5 +375,6 @@ gv_status gv_load_resolve(gv_loader *loader)
     resolve_accesses(loader);
     resolve_executions(loader);
     resolve_fixes(loader);
+    resolve_regions(loader);
     return GV_OK;
 }

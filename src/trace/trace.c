@@ -10,7 +10,7 @@ static void free_loader(gv_loader *loader)
 {
     struct id_table *tables[] = {&loader->strings, &loader->modules,   &loader->stacks,      &loader->contexts,
                                  &loader->streams, &loader->functions, &loader->allocations, &loader->graphs,
-                                 &loader->execs,   &loader->fixes};
+                                 &loader->execs,   &loader->fixes,     &loader->regions};
     const size_t count = sizeof tables / sizeof tables[0]; // NOLINT(bugprone-sizeof-expression): they are pointers
     for (size_t i = 0; i < count; i++)
         gv_free(tables[i]->defined);
@@ -125,6 +125,9 @@ void gv_trace_free(gv_trace *trace)
     gv_free(trace->fixes_applied);
     gv_free(trace->node_times);
     gv_free(trace->notes);
+    gv_free(trace->regions);
+    gv_free(trace->region_steps);
+    gv_free(trace->kernel_accesses);
     if (trace->storage) {
         gv_free(trace->storage->lives.lives);
         gv_free(trace->storage->lives.bounds);

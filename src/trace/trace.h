@@ -154,6 +154,39 @@ typedef struct gv_setting {
     const char *name, *value;
 } gv_setting;
 
+// A region that was hashed between steps.
+typedef struct gv_region {
+    const char *name;
+    uint64_t address, size, page_bytes; // page_bytes is not 0
+    uint64_t group, stack, operation;
+    unsigned flags; // enum gv_watched_flag
+    bool ended;
+    enum gv_region_end_reason end_reason;
+    uint64_t end_step, end_operation;
+} gv_region;
+
+// One hash of a region.
+typedef struct gv_region_step {
+    uint64_t region; // id
+    uint64_t step, first, operation, since;
+    enum gv_region_state state;
+    uint64_t allowed, exempt, changed, outside;
+    gv_numbers pages, anew; // anew: pairs
+    uint64_t hash;
+    gv_numbers hashed;
+    gv_bytes hashes;    // 8 bytes for each of `hashed`
+    const char *reason; // "" when it was hashed
+} gv_region_step;
+
+// What a kernel that was launched outside of graphs accessed.
+typedef struct gv_kernel_access {
+    uint64_t operation, function, stack;
+    enum gv_access_source source;
+    enum gv_access_precision precision;
+    gv_bytes reads, writes, atomics; // checked encodings
+    const char *reason;              // "" when exact
+} gv_kernel_access;
+
 // A launch that was repeated with other padding or poisoned memory.
 typedef struct gv_perturbed {
     uint64_t launch, exec, graph;
@@ -270,6 +303,12 @@ typedef struct gv_trace {
     size_t node_time_count;
     gv_note *notes;
     size_t note_count;
+    gv_region *regions;
+    size_t region_count;
+    gv_region_step *region_steps; // in file order
+    size_t region_step_count;
+    gv_kernel_access *kernel_accesses; // in file order
+    size_t kernel_access_count;
     gv_perturbed *perturbed; // these four in file order
     size_t perturbed_count;
     gv_effect *effects;
