@@ -84,7 +84,7 @@ const char *gv_nearest(const char *word, const char *const *names, size_t count)
 
 static bool may_be_left_out(const gv_option *option)
 {
-    return option->argument && option->argument[0] == '[';
+    return option->argument && strncmp(option->argument, "[=", 2) == 0;
 }
 
 static void print_option(const gv_option *option)

@@ -1,0 +1,232 @@
+"""The differential on the software driver: what differs and how it is classed, what is refused, and that the program's
+results are its own.
+
+usage: run_diff.py BUILD KERNELS TWINS [TEST...]
+"""
+
+import collections
+import concurrent.futures
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+from run import BUILD, KERNELS, Recorded, incompletes, races
+
+TARGET = BUILD + "/tests/diff_target"
+EXPECT = os.path.join(os.path.abspath(sys.argv[3]), "expect.txt")
+EVERY = "--diff=every=1"
+LAUNCHES = 5
+
+
+def plain(scenario):
+    environment = dict(os.environ, LD_LIBRARY_PATH=BUILD + "/soft", GRAVEL_SOFT_SCHEDULE="serial")
+    environment.pop("LD_PRELOAD", None)
+    return subprocess.run([TARGET, scenario, KERNELS], env=environment, capture_output=True, text=True, timeout=120,
+                          check=True).stdout
+
+
+def results(printed):
+    return [line for line in printed.splitlines() if line.startswith("result")]
+
+
+def diffs(report):
+    return [f for f in report["findings"] if f["id"] == "diff"]
+
+
+def not_compared(report):
+    return [f for f in incompletes(report) if f["kind"] == "not-compared"]
+
+
+class Differential(unittest.TestCase):
+    def record(self, scenario, *options, **environment):
+        run = Recorded([TARGET, scenario, KERNELS], (EVERY, *options), environment)
+        self.addCleanup(run.folder.cleanup)
+        self.assertEqual(run.code, 0, run.stderr)
+        self.assertEqual(results(run.stdout), results(plain(scenario)), "the program's results are not its own")
+        self.report, = run.checks
+        self.rows = run.show("diffs")
+        return run
+
+    def assert_equal_launches(self, count=LAUNCHES):
+        self.assertEqual([row["status"] for row in self.rows], ["equal"] * count)
+        self.assertEqual(diffs(self.report), [])
+        self.assertEqual(not_compared(self.report), [])
+        self.assertEqual(self.report["code"], 0)
+
+    def assert_refused(self, part, count=1):
+        self.assertEqual([row["status"] for row in self.rows], ["not compared"] * count)
+        self.assertIn(part, self.rows[0]["reason"])
+        self.assertEqual(diffs(self.report), [])
+        found, = not_compared(self.report)
+        self.assertIn(part, found["reason"])
+        self.assertEqual(self.report["code"], 0)
+        self.assertFalse(self.report["summary"]["complete"])
+
+    # ---- What differs ----
+
+    def test_what_is_kept_between_launches_is_left_alone(self):
+        self.record("kept")
+        self.assert_equal_launches()
+        # The first launch is compared with two orders, later ones with one each.
+        self.assertEqual([row["replays"] for row in self.rows], [2, 1, 1, 1, 1])
+
+    def test_every_schedule_leaves_the_same(self):
+        for schedule in ("serial", "seed:5"):
+            self.record("kept", GRAVEL_SOFT_SCHEDULE=schedule)
+            self.assert_equal_launches()
+
+    def test_copies_can_lie_in_host_memory(self):
+        self.record("kept", GRAVEL_DIFF_MEMORY="0")
+        self.assert_equal_launches()
+
+    def test_a_difference_under_a_type_and_a_tolerance(self):
+        self.record("near")
+        found = diffs(self.report)[0]
+        facts = found["facts"]
+        self.assertEqual(facts["class"], "order-dependent")
+        self.assertEqual((facts["dtype"], facts["dtype_from"]), ("f32", "guessed from the kernel's name"))
+        self.assertEqual((facts["elements"], facts["first_element"]), (256, 0))
+        self.assertEqual({facts["graph_value"], facts["serial_value"]}, {"1", "1.00000012"})
+        self.assertEqual(facts["largest"], "1.1920929e-07")
+        self.assertEqual(found["allocation"]["size"], 1024)
+        self.assertEqual(self.report["code"], 1)
+        self.record("near", "--diff-dtype", "fill=i32")
+        facts = diffs(self.report)[0]["facts"]
+        self.assertEqual((facts["dtype"], facts["dtype_from"], facts["largest"]), ("i32", "declared", "1"))
+        for tolerance in ("ulp=1", "relative=1e-6"):
+            self.record("near", "--diff-tolerance", tolerance)
+            self.assertEqual(diffs(self.report), [])
+            self.assertEqual(self.report["code"], 0)
+
+    def test_nodes_that_are_not_deterministic_are_no_finding(self):
+        self.record("noisy")
+        classes = {(f["nodes"][0]["name"], f["facts"]["class"]) for f in diffs(self.report)}
+        self.assertEqual(classes, {("sum_f32", "non-deterministic")})
+        self.assertTrue(all(f["facts"]["unstable"] for f in diffs(self.report)))
+        self.assertEqual(self.report["code"], 0)
+
+    def test_padded_rows_do_not_count(self):
+        self.record("padded")
+        self.assertEqual({row["status"] for row in self.rows}, {"equal"})
+        self.assertTrue(any(row["ignored_bytes"] for row in self.rows))
+        self.record("real-rows")
+        self.assertTrue(any(row["ignored_bytes"] for row in self.rows))
+        self.assertEqual({f["facts"]["class"] for f in diffs(self.report)}, {"order-dependent"})
+        self.assertLessEqual(max(f["bytes"] for f in diffs(self.report)), 128)
+
+    def test_the_exit_code_can_be_asked_for(self):
+        run = Recorded([TARGET, "near", KERNELS], ("--diff", "--error-exitcode", "77"))
+        self.addCleanup(run.folder.cleanup)
+        self.assertEqual(run.code, 77, run.stderr)
+
+    def test_which_launches(self):
+        self.record("kept", "--diff=every=2")
+        self.assertEqual([row["status"] for row in self.rows], ["equal"] * 3)
+        self.record("kept", "--diff=first")
+        self.assertEqual([row["status"] for row in self.rows], ["equal"])
+        # A launch that is due for both is armed, and the next one is compared.
+        run = self.record("kept", "--diff=first", "--arm", "first")
+        self.assertEqual([row["recorded"] for row in run.show("launches")], ["complete"] + ["no"] * 4)
+        self.assertEqual([row["launch"] for row in self.rows], [run.show("launches")[1]["launch"]])
+        self.record("kept", "--graph", "no_such_kernel")
+        self.assertEqual(self.rows, [])
+
+    def test_a_graph_without_nodes(self):
+        self.record("nothing")
+        self.assert_equal_launches(2)
+
+    def test_a_graph_that_was_launched_too_seldom_is_not_passed_over(self):
+        run = Recorded([BUILD + "/twins/scratch", "clean", "1"], ("--diff", "--arm", "first"))
+        self.addCleanup(run.folder.cleanup)
+        found, = not_compared(run.checks[0])
+        self.assertIn("no launch of this graph came to be compared", found["reason"])
+
+    # ---- What is not compared ----
+
+    def test_host_functions_are_called_once(self):
+        self.record("host-function")
+        self.assert_refused("host function")
+
+    def test_copies_to_the_host_are_refused(self):
+        self.record("to-host")
+        self.assert_refused("copies to host memory")
+
+    def test_memory_that_the_processor_sees_is_refused(self):
+        self.record("pinned")
+        self.assert_refused("page-locked")
+
+    def test_without_room_nothing_is_compared(self):
+        run = self.record("kept", GRAVEL_DIFF_MEMORY="0", GRAVEL_DIFF_HOST_MEMORY="0")
+        self.assert_refused("does not fit", LAUNCHES)
+        self.assertIn("5 NOT compared", run.stderr)
+
+    def test_inputs_that_change_are_no_finding(self):
+        run = Recorded([TARGET, "host-input-changes", KERNELS], (EVERY,))
+        self.addCleanup(run.folder.cleanup)
+        self.report, = run.checks
+        self.rows = run.show("diffs")
+        self.assert_refused("inputs changed during the check", LAUNCHES)
+
+    def test_memory_that_somebody_else_writes_is_no_finding(self):
+        self.record("device-input-changes")
+        self.assertEqual(self.rows[0]["status"], "not compared")
+        self.assertIn("inputs changed during the check", self.rows[0]["reason"])
+        self.assertEqual(diffs(self.report), [])
+
+    def test_other_threads_are_held_meanwhile(self):
+        self.record("threads")
+        self.assertEqual(diffs(self.report), [])
+        self.assertEqual(not_compared(self.report), [])
+
+    def test_a_kill_leaves_a_trace(self):
+        run = Recorded([TARGET, "killed", KERNELS], (EVERY,))
+        self.addCleanup(run.folder.cleanup)
+        self.assertEqual(run.code, -signal.SIGKILL)
+        self.assertEqual(diffs(run.checks[0]), [])
+        self.assertFalse(run.checks[0]["traces"][0]["ended"])
+        self.assertEqual(run.show("diffs"), [])
+
+
+def run_twin(twin, variant):
+    """The first launch is armed, the others are compared. Two serial orders decide, and no schedule."""
+    environment = {"GRAVEL_SOFT_SCHEDULE": "seed:1"}
+    run = Recorded([BUILD + "/twins/" + twin, variant, "2"], (EVERY, "--arm", "first"), environment)
+    rows = run.show("diffs")
+    run.folder.cleanup()
+    return run.checks[0], rows
+
+
+class Twins(unittest.TestCase):
+    def test_every_race_is_proved_and_no_clean_variant_differs(self):
+        expected = collections.defaultdict(set)
+        with open(EXPECT) as file:
+            for line in file:
+                if line.strip() and not line.startswith("#"):
+                    twin, finding, _, *sides = line.split()
+                    if finding.startswith("race-"):
+                        expected[twin].update(sides)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            runs = {key: pool.submit(run_twin, *key) for twin in expected for key in ((twin, "buggy"), (twin, "clean"))}
+        for twin, sides in expected.items():
+            with self.subTest(twin=twin):
+                report, rows = runs[twin, "buggy"].result()
+                clean, clean_rows = runs[twin, "clean"].result()
+                if rows[0]["status"] == "not compared":
+                    self.assertIn("conditional", rows[0]["reason"])
+                    self.assertIn(twin, ("if-body", "loop-beside", "loop-swap"))
+                    continue
+                found = diffs(report)
+                self.assertTrue(found, "nothing differs")
+                first = found[0]
+                self.assertEqual(first["facts"]["class"], "order-dependent")
+                self.assertEqual(first["confidence"], "certain")
+                self.assertIn(first["nodes"][0]["symbol"] or first["nodes"][0]["kind"], sides)
+                self.assertIn(first["facts"]["race"], {pair["id"] for race in races(report) for pair in race["pairs"]})
+                self.assertEqual(diffs(clean), [])
+                self.assertEqual([row["status"] for row in clean_rows], ["equal"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:], verbosity=2)
