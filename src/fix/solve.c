@@ -387,7 +387,8 @@ gv_status gv_fix_solve(const gv_fix_problem *problem, uint64_t budget, gv_fix_so
         return gv_fail(error, GV_ERR_MEMORY, "out of memory while a fix for %zu conflicts was looked for",
                        problem->demand_count);
     }
-    qsort(links.items, links.count, sizeof *links.items, by_from);
+    if (links.count)
+        qsort(links.items, links.count, sizeof *links.items, by_from);
     solution->links = links.items;
     solution->count = links.count;
     return GV_OK;
