@@ -53,7 +53,7 @@ static const gv_hold_limits PATIENT = {.begin_ns = 60000000000,
                                        .still_ns = 200000000,
                                        .most_ns = 60000000000,
                                        .rounds = 60000000,
-                                       .pause_ns = 100000,
+                                       .pause_ns = 4000000,
                                        .look_ns = 60000000000};
 
 static CUstream stream;
