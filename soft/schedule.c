@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { MAX_WORKERS = 512, POLL_NS = 1000000, STALL_NS = 2000000000, SLEEP_NS = 1000000 };
+enum { MAX_WORKERS = 512, POLL_NS = 1000000, STALL_NAP_NS = 100000000, STALL_NAPS = 20, SLEEP_NS = 1000000 };
 
 enum schedule_mode { SCHEDULE_FREE, SCHEDULE_SEEDED, SCHEDULE_SERIAL };
 
@@ -510,21 +510,25 @@ bool task_done(struct task *task)
 }
 
 // A host that waits by reading memory makes no call that would give the device a turn. When calls have stopped and
-// work is left, this thread waits in its stead. Only such programs lose the promise of the same result.
+// work is left, this thread waits in its stead. Only such programs lose the promise of the same result: the silence is
+// counted in naps, since a machine that stood still for seconds gives the program no more time than a nap in between.
 static void *stall_main(void *unused)
 {
     (void)unused;
     pthread_mutex_lock(&driver_lock);
     uint64_t seen = 0;
-    for (;;) {
+    for (unsigned naps = 0;; naps++) {
         pthread_mutex_unlock(&driver_lock);
-        nanosleep(&(struct timespec){STALL_NS / 1000000000, STALL_NS % 1000000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = STALL_NAP_NS}, NULL);
         pthread_mutex_lock(&driver_lock);
         uint64_t calls = driver_calls();
-        if (calls == seen && !somebody_waits() && (ready.count || suspended.count || parked.count))
+        if (calls != seen || somebody_waits()) {
+            seen = calls;
+            naps = 0;
+        } else if (naps >= STALL_NAPS && (ready.count || suspended.count || parked.count)) {
             while (calls == driver_calls() && !somebody_waits() && (ready.count || suspended.count))
                 wait_for(NULL, 1024);
-        seen = calls;
+        }
     }
     return NULL;
 }
