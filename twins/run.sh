@@ -17,6 +17,10 @@ shift
 [ $# -gt 0 ] && shift
 twins=${*:-$(awk '!/^#/ && NF { print $1 }' "$here/expect.txt" | uniq)}
 
+# However busy the machine is.
+GRAVEL_STALL_SECONDS=200 GRAVEL_SEARCH_SECONDS=200
+export GRAVEL_STALL_SECONDS GRAVEL_SEARCH_SECONDS
+
 out=$build/twins/out
 mkdir -p "$out" && rm -f "$out"/*.gravel "$out"/*.json "$out"/*.log "$out"/*.fix.txt || exit 2
 for twin in $twins; do

@@ -233,17 +233,17 @@ class EndToEnd(unittest.TestCase):
         self.assertIn("allocates or frees memory", incompletes(report)[0]["reason"])
 
     def test_stall_is_named_and_overcome(self):
-        run = self.record("stall", environment={"GRAVEL_STALL_SECONDS": "0.5"})
+        run = self.record("stall", environment={"GRAVEL_STALL_SECONDS": "2"})
         self.assertIn("wait_for_flag", run.stderr)
         report = run.checks[0]
         self.assertTrue(any("made no progress" in f["reason"] for f in incompletes(report)), report)
 
     def test_stall_in_a_child_graph(self):
-        report = self.record("child-stall", environment={"GRAVEL_STALL_SECONDS": "0.5"}).checks[0]
+        report = self.record("child-stall", environment={"GRAVEL_STALL_SECONDS": "2"}).checks[0]
         self.assertTrue(any("made no progress" in f["reason"] for f in incompletes(report)), report)
 
     def test_waiting_for_the_program_does_not_hang_it(self):
-        run = self.record("host-wait", environment={"GRAVEL_STALL_SECONDS": "0.5"})
+        run = self.record("host-wait", environment={"GRAVEL_STALL_SECONDS": "2"})
         self.assertIn("outside of it", run.stderr)
         self.assertEqual(len(run.show("launches")), 3)
         self.assertTrue(incompletes(run.checks[0]))

@@ -126,7 +126,7 @@ class Conditional(unittest.TestCase):
         self.assertTrue(any("went on unrecorded" in f["reason"] for f in incompletes(report)))
 
     def test_a_body_that_waits_for_the_program(self):
-        run = self.record("waits", environment={"GRAVEL_STALL_SECONDS": "0.3"})
+        run = self.record("waits", environment={"GRAVEL_STALL_SECONDS": "2"})
         self.assertIn("wait_for_flag", run.stderr)
         self.assertTrue(incompletes(run.checks[0]))
 

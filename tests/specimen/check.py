@@ -15,6 +15,8 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SESSIONS = ["--sessions", "3", "--rounds", "1"]
+# However busy the machine is.
+ENVIRONMENT = dict(os.environ, GRAVEL_STALL_SECONDS="200", GRAVEL_SEARCH_SECONDS="200")
 
 
 def configurations(path):
@@ -49,7 +51,7 @@ def look(build, options, folder, number):
         options = options + ["--batch", "3"]
     command = [gravel, "run", "--soft", "-o", trace, "--", os.path.join(build, "gravel-specimen"), "run", *SESSIONS,
                *options]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         return "%s\nexit code %d:\n%s" % (" ".join(command), done.returncode, done.stdout)
     done = subprocess.run([gravel, "check", "--json", trace], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

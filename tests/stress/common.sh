@@ -40,7 +40,7 @@ trap 'stop; rm -rf "$scratch"' EXIT
 stress() {
     s_tag=$1
     shift
-    timeout 120 "$gravel" stress --base-url "$url" --model m --tag "$s_tag" --output "$scratch" --quiet "$@" \
+    timeout 400 "$gravel" stress --base-url "$url" --model m --tag "$s_tag" --output "$scratch" --quiet "$@" \
         > "$scratch/$s_tag.out" 2> "$scratch/$s_tag.err" < /dev/null
     code=$?
 }

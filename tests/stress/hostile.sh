@@ -9,7 +9,7 @@ hostile() {
     h_mode=$1 h_code=$2 h_reasons=$3
     shift 3
     seen="$seen $h_mode"
-    h_tag=$h_mode.stream h_timeout=60
+    h_tag=$h_mode.stream h_timeout=200
     # Long where an answer comes in the end, short where none does.
     case $h_reasons in timeout*) h_timeout=1 ;; esac
     case " $* " in *" --no-stream "*) h_tag=$h_mode.whole ;; esac
