@@ -25,7 +25,7 @@ def plain(scenario):
     """What the program prints without a recorder."""
     environment = dict(os.environ, LD_LIBRARY_PATH=BUILD + "/soft", GRAVEL_SOFT_SCHEDULE="serial")
     environment.pop("LD_PRELOAD", None)
-    return subprocess.run([TARGET, scenario, KERNELS], env=environment, capture_output=True, text=True, timeout=120,
+    return subprocess.run([TARGET, scenario, KERNELS], env=environment, capture_output=True, text=True, timeout=600,
                           check=True).stdout
 
 

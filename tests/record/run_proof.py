@@ -17,7 +17,7 @@ TARGET = BUILD + "/tests/proof_target"
 def plain(scenario):
     environment = dict(os.environ, LD_LIBRARY_PATH=BUILD + "/soft")
     environment.pop("LD_PRELOAD", None)
-    return subprocess.run([TARGET, scenario, KERNELS], env=environment, capture_output=True, text=True, timeout=120,
+    return subprocess.run([TARGET, scenario, KERNELS], env=environment, capture_output=True, text=True, timeout=600,
                           check=True).stdout
 
 
