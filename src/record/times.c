@@ -13,9 +13,10 @@
 #include <stdio.h>
 #include <time.h>
 
-// A launch may wait for the stream inside the driver, which would then wait for ever: the hold ends by itself, and the
-// node has no time.
-enum { HOLD_NS = 20000000, EMPTY_PAIRS = 8 };
+// A launch may wait for the stream inside the driver, which would then wait for ever: the hold ends by itself after
+// this part of the time after which a node counts as stuck (20 ms, where nothing else was asked for), and the node has
+// no time.
+enum { HOLD_PART = 500, EMPTY_PAIRS = 8 };
 
 struct gv_times {
     CUstream stream;
@@ -27,7 +28,7 @@ struct gv_times {
 static void hold(void *user)
 {
     gv_times *times = user;
-    uint64_t deadline = gv_monotonic_ns() + HOLD_NS;
+    uint64_t deadline = gv_monotonic_ns() + (uint64_t)(gv_state.options.stall_seconds * 1e9 / HOLD_PART);
     while (!atomic_load(&times->released)) {
         if (gv_monotonic_ns() > deadline) {
             atomic_store(&times->late, true);

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from labtest import Lab, check
+from labtest import Lab, check, wait_for
 
 MANAGER = "/lib/systemd/systemd"
 UNIT = """\
@@ -104,10 +104,10 @@ def fingerprint(lab):
 def without_counts(lab):
     one = 'design: {kind: cells, cells: [{capture: graph, overlap: "on"}], blocks: 1}'
     for name, variables, start, reason in [
-            ("dies", ", FAKE_START: die", "20s", "before it was ready|has no main process"),
+            ("dies", ", FAKE_START: die", "120s", "before it was ready|has no main process"),
             ("deaf", ", FAKE_START: deaf", "1s", "not ready within 1 s"),
-            ("killed", ", FAKE_DIE_AT: 7", "20s", "ended while the trial ran|ended with exit code 6"),
-            ("odd", ', FAKE_NOTE: "50 % of \\"it\\" \\\\"', "20s", None)]:
+            ("killed", ", FAKE_DIE_AT: 7", "120s", "ended while the trial ran|ended with exit code 6"),
+            ("odd", ', FAKE_NOTE: "50 % of \\"it\\" \\\\"', "120s", None)]:
         path = plan(lab, name, RETRIES="0", DESIGN=one, ENVIRONMENT=variables, START=start)
         lab.run("run", path)
         report = lab.report(path)
@@ -125,13 +125,14 @@ def without_counts(lab):
 
 def interrupted(lab):
     """kill -9 of the lab in a trial: the next one stops the unit, takes its drop-in away and goes on."""
-    path = plan(lab, "cut", ENVIRONMENT=f", FAKE_TOUCH: {lab.path('touched')}")
+    hold, touched = lab.write("hold", ""), lab.path("touched")
+    path = plan(lab, "cut", ENVIRONMENT=f", FAKE_TOUCH: {touched}, FAKE_HOLD: {hold}")
     running = lab.start("run", path)
-    while not os.path.exists(lab.path("touched")) and running.poll() is None:
-        time.sleep(0.01)
+    wait_for(lambda: os.path.exists(touched) or running.poll() is not None, "a trial")
     running.send_signal(signal.SIGKILL)
     running.communicate()
     check(show("DropInPaths") != "", "the drop-in is there while the trial runs")
+    os.remove(hold)
     lab.run("resume", path, code=1)
     check({c["verdict"] for c in lab.report(path)["cells"]} == {"clean", "corrupt"}, "resumed")
     left_as_it_was(lab)
