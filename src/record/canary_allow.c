@@ -155,6 +155,15 @@ uint64_t gv_canary_transfer_begin(uint64_t id, const int64_t *pages, size_t coun
     uint64_t made = 0;
     pthread_mutex_lock(&gv_the_canary.lock);
     gv_watched *r = gv_canary_find(id);
+    gv_watched_selector whole =
+        r ? (gv_watched_selector){.start = r->base, .end = r->base + r->bytes} : (gv_watched_selector){0};
+    pthread_mutex_unlock(&gv_the_canary.lock);
+    // A hash that is under way mostly ends at once, and then sees nothing of the transfer. It is not waited for in
+    // earnest: the step it stands behind may wait for this transfer.
+    if (r)
+        gv_canary_settle_all(&whole, ANEW_SECONDS / 5);
+    pthread_mutex_lock(&gv_the_canary.lock);
+    r = gv_canary_find(id);
     gv_watched_transfer *t = r ? gv_calloc(1, sizeof *t) : NULL;
     if (t && gv_page_set_open(&t->pages, r->pages)) {
         size_t beyond = 0;

@@ -7,7 +7,7 @@ expect "version" 0 "^gravel [0-9]*\.[0-9]*\.[0-9]* $" "$gravel" --version
 expect "overview" 0 "Commands:" "$gravel" --help
 expect "overview by help" 0 "Commands:" "$gravel" help
 expect "help of what is not there" 2 'did you mean "check"' "$gravel" help chek
-for command in run check fix show doctor stress lab; do
+for command in run check fix diff show doctor stress lab; do
     expect "$command --help" 0 "Usage: gravel $command" "$gravel" "$command" --help
     expect "$command -h" 0 "Usage: gravel $command" "$gravel" "$command" -h
     expect "help $command" 0 "Usage: gravel $command" "$gravel" help "$command"

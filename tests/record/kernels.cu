@@ -65,3 +65,11 @@ GRAVEL_KERNEL(read_turn, (const int *, even), (const int *, odd), (const int *, 
     if (i < count)
         sums[i] += (*turn % 2 ? even : odd)[i];
 }
+
+// pool[slot][...] += value for each slot; a page of the pool has `words` words.
+GRAVEL_KERNEL(store_slots, (int *, pool), (const long long *, slots), (int, count), (int, words), (const int *, value))
+{
+    int i = gravel_thread_index();
+    if (i < count * words)
+        pool[slots[i / words] * words + i % words] += *value;
+}
