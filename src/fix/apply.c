@@ -269,7 +269,7 @@ gv_status gv_fix_apply(const gv_fix_plan *plan, size_t skip, gv_fix_trial **appl
         const gv_fix_group *group = &plan->groups[g];
         size_t left_out = skip >= number && skip - number < group->edge_count ? skip - number : SIZE_MAX;
         // From the last on: the first member's own layout is what the others are compared with.
-        for (size_t m = group->member_count; m-- > 0 && !status;)
+        for (size_t m = group->edge_count ? group->member_count : 0; m-- > 0 && !status;)
             status = apply_to(*applied, group, &group->members[m], left_out, error);
         number += group->edge_count;
     }

@@ -89,7 +89,8 @@ static const gv_fix_member *find_graph(const catalogue *all, const gv_trace *tra
 static gv_fix_group *group_of(gv_fix_plan *plan, const catalogue *all, const gv_fix_member *graph)
 {
     for (size_t g = 0; g < plan->group_count; g++)
-        if (gv_fingerprint_equal(&plan->groups[g].members[0].prints.without_shapes, &graph->prints.without_shapes))
+        if (!plan->groups[g].refusal &&
+            gv_fingerprint_equal(&plan->groups[g].members[0].prints.without_shapes, &graph->prints.without_shapes))
             return &plan->groups[g];
     if (!GV_GROW(plan->groups, plan->group_capacity, plan->group_count + 1))
         return NULL;
@@ -119,6 +120,28 @@ static bool was_fixed(const gv_trace *trace, uint64_t graph)
     return false;
 }
 
+// A group of its own for a graph that has no fingerprint: what it is part of is not whole in the trace.
+static gv_fix_group *nameless_group(gv_fix_plan *plan, const gv_finding *finding)
+{
+    for (size_t g = 0; g < plan->group_count; g++)
+        if (plan->groups[g].refusal && plan->groups[g].members[0].trace == finding->trace &&
+            plan->groups[g].members[0].graph == finding->graph)
+            return &plan->groups[g];
+    if (!GV_GROW(plan->groups, plan->group_capacity, plan->group_count + 1))
+        return NULL;
+    gv_fix_group *group = &plan->groups[plan->group_count];
+    *group = (gv_fix_group){.member_count = 1, .members = gv_calloc(1, sizeof *group->members)};
+    group->refusal = gv_strdup("the graph could not be recognised in another run: the graph that it is part of is not "
+                               "whole in the trace");
+    if (!group->members || !group->refusal) {
+        free_group(group);
+        return NULL;
+    }
+    group->members[0] = (gv_fix_member){.trace = (gv_trace *)finding->trace, .graph = finding->graph};
+    plan->group_count++;
+    return group;
+}
+
 static gv_status gather(const gv_findings *findings, const catalogue *all, gv_fix_plan *plan, gv_error *error)
 {
     for (size_t i = 0; i < findings->count; i++) {
@@ -126,16 +149,13 @@ static gv_status gather(const gv_findings *findings, const catalogue *all, gv_fi
         if (!finding->pair_count || finding->suppressed)
             continue;
         const gv_fix_member *graph = find_graph(all, finding->trace, top_of(finding->trace, finding->graph));
-        gv_fix_group *group = graph ? group_of(plan, all, graph) : NULL;
         if (was_fixed(finding->trace, top_of(finding->trace, finding->graph)))
             return gv_fail(error, GV_ERR_USAGE,
                            "graph %" PRIu64
                            " of %s was recorded with edges of a fix file in it: record it without --fix, "
                            "so that one file gets all the edges",
                            finding->graph, finding->trace->path ? finding->trace->path : "the trace");
-        if (!graph)
-            return gv_fail(error, GV_ERR_MISSING, "graph %" PRIu64 " of %s has a race and cannot be recognised again",
-                           finding->graph, finding->trace->path ? finding->trace->path : "the trace");
+        gv_fix_group *group = graph ? group_of(plan, all, graph) : nameless_group(plan, finding);
         if (!group || !GV_GROW(group->conflicts, group->conflict_capacity, group->conflict_count + finding->pair_count))
             return out_of_memory(error);
         for (size_t k = 0; k < finding->pair_count; k++)
@@ -538,7 +558,7 @@ gv_status gv_fix_plan_make(gv_trace *const *traces, size_t trace_count, const gv
     if (!status)
         status = gather(findings, &all, plan, error);
     for (size_t g = 0; g < plan->group_count && !status; g++)
-        status = solve_group(&plan->groups[g], budget, error);
+        status = plan->groups[g].refusal ? GV_OK : solve_group(&plan->groups[g], budget, error);
     gv_free(all.items);
     if (status)
         gv_fix_plan_free(plan);

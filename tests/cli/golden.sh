@@ -66,6 +66,8 @@ for trace in race child waits buckets clean; do
     "$gravel" fix -o "$trace.json" "$trace.gravel" > /dev/null
     golden_file "fix-$trace.json" "$trace.json"
 done
+golden fix-alike.txt 0 fix race.gravel killed.gravel
+golden fix-lost.txt 1 fix lost.gravel
 golden fix-nothing.txt 0 fix clean.gravel
 golden fix-nothing-seen.txt 0 fix incomplete.gravel
 golden fix-several.txt 0 fix several.gravel

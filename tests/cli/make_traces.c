@@ -451,6 +451,23 @@ static void write_bodies(const char *path)
 }
 
 // A pair with many ranges of all three kinds, atomics on one side, and accesses known as an upper bound on the other.
+// A child graph that was launched by itself, as far as the trace tells, of a graph of which a node is missing.
+static void write_lost(const char *path)
+{
+    begin(path, 812, "python serve.py");
+    definitions();
+    WRITE(graph, .id = 1, .origin = GV_GRAPH_CAPTURED, .nodes = 2, .edges = 0);
+    WRITE(node, .graph = 1, .index = 0, .kind = GV_NODE_CHILD, .order = 1, .child = 2, .stack = STACK_TOPK);
+    WRITE(graph, .id = 2, .origin = GV_GRAPH_CHILD, .nodes = 2, .parent = 1, .parent_node = 0, .stack = STACK_CAPTURE);
+    kernel(2, 0, FUNCTION_TOPK, STACK_TOPK, 1);
+    kernel(2, 1, FUNCTION_TRITON, STACK_COPY, 2);
+    launch(4, 1, 2);
+    access_of(5, 2, 0, 0, 0, BUFFER, 128);
+    access_of(5, 2, 1, BUFFER + 64, 64, OTHER + 4096, 64);
+    WRITE(armed, .launch = 5, .exec = 1, .graph = 2, .duration_ns = 90000);
+    end(5);
+}
+
 // A graph put together by hand, whose edges run against the order of making: 0 before 2 and 1 before 3, as they were
 // made, cannot both be had. Its memory is PyTorch's.
 static void write_built(const char *path)
@@ -598,6 +615,7 @@ int main(int argc, char **argv)
     write_child("child.gravel");
     write_bodies("bodies.gravel");
     write_built("built.gravel");
+    write_lost("lost.gravel");
     write_ranges("ranges.gravel");
     write_extents("extents.gravel");
     write_hostile("hostile.gravel");
