@@ -204,7 +204,9 @@ enum {
     /* With INDEX: the value that marks a padded row. 0: kernels use it like any other, and what lies there belongs to
      * nobody (a reserved slot). -1: kernels skip the row. With neither, no value is known to be safe. */
     GRAVEL_ROWS_ZERO_IS_PAD = 8,
-    GRAVEL_ROWS_MINUS_ONE_IS_PAD = 16
+    GRAVEL_ROWS_MINUS_ONE_IS_PAD = 16,
+    /* 1, for lengths that must not be 0: rows of one integer of 4 or 8 bytes. */
+    GRAVEL_ROWS_ONE_IS_PAD = 64
 };
 
 /* Declares `rows` rows of `row_bytes` bytes, one behind the other from device address `address` on: a static input or

@@ -237,6 +237,9 @@ static int run(const plan *p)
            "(%llu replays)\n",
            o.rounds[SESSION_RIGHT], o.rounds[SESSION_ARGUMENT], o.rounds[SESSION_FORM], o.rounds[SESSION_ENDLESS],
            (unsigned long long)counts.tokens, (unsigned long long)counts.steps, (unsigned long long)counts.replays);
+    if (p->engine.probe)
+        printf("probe: %llu searches of the index compared, %llu differ\n", (unsigned long long)counts.probes_compared,
+               (unsigned long long)counts.probes_differing);
     return 0;
 }
 

@@ -24,7 +24,7 @@ enum { ENGINE_OPTION_FIRST = 1000 };
         {"batch", required_argument, NULL, 1005}, {"buckets", required_argument, NULL, 1006},                        \
         {"fault", required_argument, NULL, 1007}, {"repair", optional_argument, NULL, 1008},                         \
         {"prove-reuse", no_argument, NULL, 1009}, {"pages", required_argument, NULL, 1010},                          \
-        {"hold", required_argument, NULL, 1011},                                                                     \
+        {"hold", required_argument, NULL, 1011}, {"probe", no_argument, NULL, 1020},                                 \
     {                                                                                                                \
         "kernels", required_argument, NULL, 1012                                                                     \
     }

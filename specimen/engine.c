@@ -166,6 +166,8 @@ gv_status engine_create(engine **made, const engine_config *config, gv_error *er
     weights_create(&e->weights, &e->device);
     cache_create(e);
     inputs_create(e);
+    if (e->device.error.status == GV_OK)
+        proof_declare(e);
     CALL(&e->device, cuStreamSynchronize(e->main));
     if (e->device.error.status == GV_OK)
         graphs_create(e);
@@ -469,6 +471,7 @@ static void decode_in_halves(engine *e, request *const *batch, int count)
         int rows = first[half + 1] - first[half];
         buckets[half] = graphs_bucket(e, rows);
         upload_batch(e, batch + first[half], rows, buckets[half]->rows);
+        proof_batch(e, rows, buckets[half]->rows);
         graphs_replay(e, buckets[half]);
         watch_step(e);
         CALL(&e->device, cuStreamSynchronize(e->main)); // the staging is filled again
@@ -494,9 +497,11 @@ static void decode(engine *e, request *const *batch, int count)
     CUevent too_early = NULL;
     if (HAS_FAULT(e, LIVE_TABLE) && CALL(&e->device, cuEventCreate(&too_early, CU_EVENT_DISABLE_TIMING)))
         CALL(&e->device, cuEventRecord(too_early, e->main));
-    if (b)
+    if (b) {
+        proof_batch(e, count, b->rows);
         graphs_replay(e, b);
-    else
+        proof_compare(e, count, b->rows);
+    } else
         forward(e, &(pass){.rows = count, .longest = longest, .overlap = e->config.overlap});
     watch_step(e);
     if (HAS_FAULT(e, LIVE_TABLE) || HAS_FAULT(e, DECOY_TABLE))

@@ -47,6 +47,7 @@ typedef struct engine_config {
     enum engine_repair repair;
     bool prove_reuse;                // allocator: reuse recorded blocks inside a capture once the graph proves it safe
                                      // (PyTorch's graph_capture_record_stream_reuse)
+    bool probe;                      // under `gravel run --probe`: check the index's search behind each replay
     uint32_t faults;                 // bits of the faults and decoys that are on: 1 << index in the table of faults.h
     int batch_limit;                 // decoding requests at a time, 1 to ENGINE_MAX_BATCH
     int buckets[ENGINE_MAX_BUCKETS]; // batch sizes to capture, any order; larger batches decode eagerly
@@ -178,6 +179,8 @@ typedef struct engine_counts {
     size_t requests;                                // handles that are not released
     uint64_t steps, prefills, replays, eager_steps; // since engine_create
     uint64_t tokens;                                // given out
+    // With `probe`: searches of the index that were computed again eagerly, and those that came out otherwise.
+    uint64_t probes_compared, probes_differing;
     // After the last step:
     size_t transient_bytes; // of the caching allocator: taken by tensors at this moment
     size_t reserved_bytes;  // and held from the driver

@@ -35,7 +35,7 @@ const fault fault_table[FAULT_COUNT] = {
      "address, where another tensor lives by then.",
      "stale-pointer", LIVES},
     {"pad-store", "Padded rows keep the slots and locations of an earlier step and store to them.",
-     "pad-write", "with padding"},
+     "pad-write", "now, with gravel run --pad"},
     {"wrong-slice", "The lengths of a step are written to the beginning of their buffer, and the graphs read its end.",
      "stale-metadata", "with poison"},
     {"staging-reuse", "Prompts are uploaded in pieces through one pinned buffer, which is filled again before the copy of "

@@ -291,19 +291,27 @@ static void select_ahead(engine *e, const selection *s, CUdeviceptr *logit, CUde
                                       (void *[]){logit, page_table, entry_counts, selected, count}, NULL));
 }
 
-void select_entries(engine *e, const selection *s, CUstream stream)
+void index_logits(engine *e, const selection *s, CUdeviceptr logit, CUstream stream)
 {
-    block *logits = take(e, stream, (size_t)s->count * MAX_ENTRIES * 4);
-    CUdeviceptr index_q = s->index_q, weights = s->weights, plan = s->plan, entry_counts = s->entry_counts,
-                page_table = s->page_table, selected = s->selected, logit = at(logits, 0);
-    int pool_entries = (e->cache.pages + 1) * PAGE_ENTRIES, count = s->count,
-        blocks = (s->tiles + TILE_BLOCK - 1) / TILE_BLOCK;
+    CUdeviceptr index_q = s->index_q, weights = s->weights, plan = s->plan, entry_counts = s->entry_counts;
+    int pool_entries = (e->cache.pages + 1) * PAGE_ENTRIES, blocks = (s->tiles + TILE_BLOCK - 1) / TILE_BLOCK;
     if (e->config.keys == ENGINE_KEYS_FP8)
         LAUNCH_GRID(e, index_logits_fp8, stream, blocks, s->count, TILE_BLOCK, &index_q, &weights, &plan, &entry_counts,
                     &e->cache.keys[s->layer - 1], &pool_entries, &logit);
     else
         LAUNCH_GRID(e, index_logits_bf16, stream, blocks, s->count, TILE_BLOCK, &index_q, &weights, &plan,
                     &entry_counts, &e->cache.keys[s->layer - 1], &pool_entries, &logit);
+}
+
+void select_entries(engine *e, const selection *s, CUstream stream)
+{
+    block *logits = take(e, stream, (size_t)s->count * MAX_ENTRIES * 4);
+    CUdeviceptr entry_counts = s->entry_counts, page_table = s->page_table, selected = s->selected,
+                logit = at(logits, 0);
+    int count = s->count;
+    proof_clone_inputs(e, s, stream);
+    index_logits(e, s, logit, stream);
+    proof_clone_logits(e, s, logit, stream);
     if (HAS_FAULT(e, DECOY_PROGRAMMATIC))
         select_ahead(e, s, &logit, &entry_counts, &page_table, &selected, &count, stream);
     else

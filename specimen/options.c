@@ -20,6 +20,8 @@ const char engine_options_help[] =
     "  --fault NAME           switch a fault or decoy on; may be given more than once (gravel-specimen faults)\n"
     "  --pages N              pages of the cache (default: enough)\n"
     "  --hold NANOSECONDS     makes the indexer's first kernel so much longer\n"
+    "  --probe                under `gravel run --probe`: compute the index's logits again behind each replay, from\n"
+    "                         clones of their inputs, and compare\n"
     "  --kernels FOLDER       where kernels.so and kernels.fatbin are (default: specimen/ beside the program)\n";
 
 bool option_number(const char *option, const char *argument, long long least, long long most, long long *value)
@@ -109,6 +111,7 @@ bool engine_option(engine_config *config, int code, const char *argument)
         ok = option_number("--hold", argument, 0, 1000000000, &number);
         config->hold_ns = (uint64_t)number;
         return ok;
+    case 1020: config->probe = true; return true;
     case 1012: config->kernels = argument; return true;
     }
     return false;

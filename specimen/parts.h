@@ -4,6 +4,7 @@
 //     forward.c    one pass of the model: tensors, kernels, forks and joins
 //     graphs.c     capture and replay
 //     cache.c      pages and rows of the cache
+//     proof.c      what gravel is told: rows, scratch memory, the probe of the index
 //     transfer.c   a request's pages as bytes, and back
 //     watch.c      what gravel is told of the pages, for its canaries
 #ifndef SPECIMEN_PARTS_H
@@ -141,6 +142,23 @@ typedef struct pass {
 } pass;
 
 void forward(engine *e, const pass *p);
+
+// Launches the kernel that scores the entries for a selection.
+void index_logits(engine *e, const selection *s, CUdeviceptr logits, CUstream stream);
+
+// ---- What gravel is told (proof.c) ----
+
+void proof_declare(engine *e);
+
+// The next replay is of a graph for `captured` rows and has `real` requests.
+void proof_batch(engine *e, int real, int captured);
+
+// In a capture, with the probe on: clones what a search is computed from, and what comes of it.
+void proof_clone_inputs(engine *e, const selection *s, CUstream stream);
+void proof_clone_logits(engine *e, const selection *s, CUdeviceptr logits, CUstream stream);
+
+// Behind a replay: computes the searches again from the clones, and compares.
+void proof_compare(engine *e, int real, int captured);
 
 // ---- Graphs ----
 

@@ -12,7 +12,8 @@
 
 _Static_assert((int)GV_ROWS_IN == GRAVEL_ROWS_IN && (int)GV_ROWS_OUT == GRAVEL_ROWS_OUT &&
                    (int)GV_ROWS_INDEX == GRAVEL_ROWS_INDEX && (int)GV_ROWS_ZERO_IS_PAD == GRAVEL_ROWS_ZERO_IS_PAD &&
-                   (int)GV_ROWS_MINUS_ONE_IS_PAD == GRAVEL_ROWS_MINUS_ONE_IS_PAD,
+                   (int)GV_ROWS_MINUS_ONE_IS_PAD == GRAVEL_ROWS_MINUS_ONE_IS_PAD &&
+                   (int)GV_ROWS_ONE_IS_PAD == GRAVEL_ROWS_ONE_IS_PAD,
                "rows.h has the flags of gravel.h");
 
 GV_EXPORT void gravel_record_arm_next(void);

@@ -53,7 +53,7 @@ bool gv_pad_is_due(gv_exec *exec)
 
 static bool is_marked(const gv_rows *rows)
 {
-    return rows->flags & (GV_ROWS_ZERO_IS_PAD | GV_ROWS_MINUS_ONE_IS_PAD);
+    return rows->flags & GV_ROWS_MARKS;
 }
 
 static bool takes(const gv_perturb *p, const gv_rows *rows, enum pattern pattern)
@@ -82,7 +82,11 @@ static CUresult fill(const gv_rows *rows, gv_range padding, enum pattern pattern
     CUresult done = CUDA_SUCCESS;
     switch (pattern) {
     case PATTERN_MARK:
-        return gv_cuda.cuMemsetD8Async(padding.start, rows->flags & GV_ROWS_MINUS_ONE_IS_PAD ? 0xff : 0, size, stream);
+        done = gv_cuda.cuMemsetD8Async(padding.start, rows->flags & GV_ROWS_MINUS_ONE_IS_PAD ? 0xff : 0, size, stream);
+        // The low half of an integer of 8 bytes comes first.
+        if (done == CUDA_SUCCESS && rows->flags & GV_ROWS_ONE_IS_PAD)
+            done = gv_cuda.cuMemsetD2D32Async(padding.start, rows->row_bytes, 1, 1, size / rows->row_bytes, stream);
+        return done;
     case PATTERN_ONES:
         if (padding.start % 2 || size % 2)
             return gv_cuda.cuMemsetD8Async(padding.start, 0x3f, size, stream);
@@ -127,7 +131,7 @@ static gv_status save_rows(gv_perturb *p, gv_range_set *saved, gv_error *error)
         status =
             gv_fail(error, GV_ERR_USAGE,
                     "all declared inputs are indices of which no value is known to mark padding (declare them with "
-                    "GRAVEL_ROWS_ZERO_IS_PAD or GRAVEL_ROWS_MINUS_ONE_IS_PAD)");
+                    "GRAVEL_ROWS_ZERO_IS_PAD, GRAVEL_ROWS_ONE_IS_PAD or GRAVEL_ROWS_MINUS_ONE_IS_PAD)");
     return status;
 }
 

@@ -58,7 +58,7 @@ static const char *insert(const gv_rows *rows, bool *fresh)
 const char *gv_rows_check(const gv_rows *rows)
 {
     uint64_t bytes, end;
-    unsigned pads = rows->flags & (GV_ROWS_ZERO_IS_PAD | GV_ROWS_MINUS_ONE_IS_PAD);
+    unsigned marks = rows->flags & GV_ROWS_MARKS;
     if (!rows->address)
         return "the address is null";
     if (!rows->row_bytes || !rows->rows)
@@ -66,14 +66,16 @@ const char *gv_rows_check(const gv_rows *rows)
     if (__builtin_mul_overflow(rows->row_bytes, rows->rows, &bytes) ||
         __builtin_add_overflow(rows->address, bytes, &end))
         return "they do not fit into the address space";
-    if (rows->flags > GV_ROWS_SCRATCH)
+    if (rows->flags >= GV_ROWS_ONE_IS_PAD << 1 || (rows->flags & GV_ROWS_SCRATCH && rows->flags != GV_ROWS_SCRATCH))
         return "they have flags that this gravel does not know";
     if (rows->flags != GV_ROWS_SCRATCH && !(rows->flags & (GV_ROWS_IN | GV_ROWS_OUT)))
         return "they are neither input (GRAVEL_ROWS_IN) nor output (GRAVEL_ROWS_OUT)";
-    if (pads && !(rows->flags & GV_ROWS_INDEX))
+    if (marks && !(rows->flags & GV_ROWS_INDEX))
         return "a value that stands for padding belongs to indices (GRAVEL_ROWS_INDEX)";
-    if (pads == (GV_ROWS_ZERO_IS_PAD | GV_ROWS_MINUS_ONE_IS_PAD))
-        return "either 0 or -1 stands for padding, not both";
+    if (marks & (marks - 1))
+        return "one value stands for padding, not several";
+    if (marks == GV_ROWS_ONE_IS_PAD && rows->row_bytes != 4 && rows->row_bytes != 8)
+        return "a row that is marked by 1 is one integer of 4 or 8 bytes";
     return NULL;
 }
 

@@ -17,7 +17,9 @@ enum gv_rows_flag {
     GV_ROWS_INDEX = 1u << 2,
     GV_ROWS_ZERO_IS_PAD = 1u << 3,
     GV_ROWS_MINUS_ONE_IS_PAD = 1u << 4,
-    GV_ROWS_SCRATCH = 1u << 5 // not rows, but scratch memory: one row
+    GV_ROWS_SCRATCH = 1u << 5, // not rows, but scratch memory: one row
+    GV_ROWS_ONE_IS_PAD = 1u << 6,
+    GV_ROWS_MARKS = GV_ROWS_ZERO_IS_PAD | GV_ROWS_MINUS_ONE_IS_PAD | GV_ROWS_ONE_IS_PAD
 };
 
 typedef struct gv_rows {

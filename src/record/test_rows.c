@@ -55,7 +55,9 @@ static void nonsense_is_refused(void **state)
         {rows_at(4096, 8, 4, GV_ROWS_INDEX), "neither"},
         {rows_at(4096, 8, 4, 1u << 9), "flags"},
         {rows_at(4096, 8, 4, GV_ROWS_IN | GV_ROWS_ZERO_IS_PAD), "indices"},
-        {rows_at(4096, 8, 4, GV_ROWS_IN | GV_ROWS_INDEX | GV_ROWS_ZERO_IS_PAD | GV_ROWS_MINUS_ONE_IS_PAD), "not both"},
+        {rows_at(4096, 8, 4, GV_ROWS_IN | GV_ROWS_INDEX | GV_ROWS_ZERO_IS_PAD | GV_ROWS_MINUS_ONE_IS_PAD),
+         "not several"},
+        {rows_at(4096, 16, 4, GV_ROWS_IN | GV_ROWS_INDEX | GV_ROWS_ONE_IS_PAD), "4 or 8 bytes"},
         {rows_at(4096, 8, 1, GV_ROWS_SCRATCH | GV_ROWS_IN), "flags"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -664,7 +664,8 @@ enum gv_declared_flag {
     GV_DECLARED_INDEX = 1u << 2,
     GV_DECLARED_ZERO_IS_PAD = 1u << 3,
     GV_DECLARED_MINUS_ONE_IS_PAD = 1u << 4,
-    GV_DECLARED_SCRATCH = 1u << 5
+    GV_DECLARED_SCRATCH = 1u << 5,
+    GV_DECLARED_ONE_IS_PAD = 1u << 6
 };
 
 // What became of an entry of a fix file at a graph.
