@@ -1,6 +1,7 @@
 // gravel fix: the fewest edges that order every race of recorded traces, what they mean, and a file for `gravel run`.
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/fix_verify.h"
 #include "cli/suppress.h"
 #include "detect/detect.h"
 #include "report/fix_text.h"
@@ -8,18 +9,25 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OPTION_SUPPRESS = 256, OPTION_ALL_PAIRS };
+enum { OPTION_SUPPRESS = 256, OPTION_ALL_PAIRS, OPTION_VERIFY, OPTION_TEST, OPTION_SOFT };
 
 static const gv_option options[] = {
-    {'o', "output", "FILE", "Write the edges to FILE, for `gravel run --fix FILE`."},
+    {'o', "output", "FILE", "Write the edges to FILE, for `gravel run --fix FILE`; with --verify its table, as JSON."},
     {OPTION_SUPPRESS, "suppress", "FILE", "Leave the races alone that FILE describes. May be given several times."},
     {OPTION_ALL_PAIRS, "all-pairs", NULL, "List every pair of nodes that an edge orders."},
+    {OPTION_VERIFY, "verify", "FILE",
+     "Run the program behind -- with this fix file: there must be no findings with it, its graphs must compute what "
+     "serial replays compute, and without any one of its edges a finding must come back."},
+    {OPTION_TEST, "test", "COMMAND", "With --verify: COMMAND, run by sh with the fix, must end with code 0."},
+    {OPTION_SOFT, "soft", NULL, "With --verify: use gravel's software driver in place of the GPU's."},
     {'v', "verbose", NULL, "Print whole call stacks."},
 };
 
 typedef struct fix {
     gv_report_options report;
     const char *output;
+    const char *verify, *test;
+    bool soft;
     gv_suppressions *suppressions;
     size_t suppression_count, suppression_capacity;
     gv_trace **traces;
@@ -56,11 +64,18 @@ static int parse(fix *state, gv_parser *parser)
             if (!read_suppressions(state, parser->argument))
                 return GV_EXIT_USAGE;
             break;
+        case OPTION_VERIFY: state->verify = parser->argument; break;
+        case OPTION_TEST: state->test = parser->argument; break;
+        case OPTION_SOFT: state->soft = true; break;
         case OPTION_ALL_PAIRS: state->report.all_pairs = true; break;
         case 'v': state->report.all_stacks = true; break;
         default: break;
         }
     }
+    if ((state->test || state->soft) && !state->verify)
+        return gv_usage(parser->command, "--test and --soft are about runs of the program: they need --verify");
+    if (parser->first_operand >= parser->argc && state->verify)
+        return gv_usage(parser->command, "name the program to run, after --");
     if (parser->first_operand >= parser->argc)
         return gv_usage(parser->command, "name the trace to fix: the file that `gravel run -o FILE` wrote");
     return -1;
@@ -189,6 +204,16 @@ static int run(const gv_command *command, int argc, char **argv)
     fix state = {0};
     gv_parser parser = gv_parser_open(command, argc, argv);
     int code = parse(&state, &parser);
+    if (code < 0 && state.verify) {
+        const gv_fix_verify asked = {.file = state.verify,
+                                     .test = state.test,
+                                     .output = state.output,
+                                     .soft = state.soft,
+                                     .program = argv + parser.first_operand,
+                                     .suppressions = state.suppressions,
+                                     .suppression_count = state.suppression_count};
+        code = gv_fix_verify_run(&asked);
+    }
     if (code < 0)
         code = load(&state, argv + parser.first_operand, (size_t)(argc - parser.first_operand));
     if (code < 0)
@@ -200,16 +225,18 @@ static int run(const gv_command *command, int argc, char **argv)
 const gv_command gv_command_fix = {
     .name = "fix",
     .summary = "Find the fewest edges that order every race",
-    .synopsis = "[OPTION...] FILE...",
+    .synopsis = "[OPTION...] FILE... | --verify FILE [OPTION...] -- PROGRAM [ARGUMENT...]",
     .about =
         "Finds the fewest edges that, added to the recorded graphs, order every pair of nodes that races; says what "
         "a person would write instead, and what the edges cost. Needs no GPU. Graphs that differ in shapes alone, "
         "as those of batch sizes and ranks do, get the same edges.",
     GV_OPTIONS(options),
     .closing = "Exit code: 0 a fix was made or there is nothing to fix, 1 a race cannot be ordered, 2 wrong usage,\n"
-               "3 a file cannot be read or written.\n\n"
+               "3 a file cannot be read or written. With --verify: 0 all of it holds, 1 something does not, 4\n"
+               "something could not be found out.\n\n"
                "Example:\n"
                "  gravel fix t.gravel -o fix.json\n"
-               "  gravel run --fix fix.json -- python serve.py\n",
+               "  gravel run --fix fix.json -- python serve.py\n"
+               "  gravel fix --verify fix.json --test './test.sh' -- python serve.py --once\n",
     .run = run,
 };

@@ -337,5 +337,66 @@ class Programs(Case):
         self.assertIn("No edge is added", done.err)
 
 
+class Verify(Case):
+    """gravel fix --verify."""
+
+    EDGE = ("1", "use_left", "make_right")
+    PROGRAM = [TARGET, "plain", "buggy", "3"]
+
+    def verify(self, fix, program, *options, environment=None):
+        table = self.path("verify.json")
+        before = set(os.listdir(self.folder))
+        environment = dict(environment or {}, TMPDIR=self.folder)
+        done = self.gravel("fix", "--verify", fix, "--soft", "-o", table, *options, "--", *program,
+                           environment=environment)
+        with open(table) as file:
+            report = json.load(file)
+        self.assertEqual(report["holds"], done.code == 0)
+        left = [name for name in set(os.listdir(self.folder)) - before if name.startswith("gravel-verify")]
+        self.assertEqual(bool(left), done.code != 0)
+        return done, [(row["edge"], row["result"]) for row in report["checks"]], report["checks"]
+
+    def test_a_fix_holds(self):
+        fix = self.gravel_fix(self.record(self.PROGRAM))
+        test = f"{TARGET} plain buggy 5 | grep '^wrong 0 of 5$'"
+        done, rows, checks = self.verify(fix, self.PROGRAM, "--test", test)
+        self.assertEqual((done.code, rows), (0, [(None, "holds"), (None, "holds"), (None, "holds"), (1, "holds")]),
+                         done.out + done.err)
+        self.assertIn("race-", checks[3]["detail"])
+        self.assertIn("all of it holds", done.out)
+
+    def test_a_needless_edge_and_a_test_that_fails(self):
+        fix = self.make_fix(self.record(self.PROGRAM), self.EDGE, ("1", "make_left", "use_right"))
+        done, rows, checks = self.verify(fix, self.PROGRAM, "--test", "exit 3")
+        self.assertEqual((done.code, rows), (1, [(None, "holds"), (None, "holds"), (None, "fails"), (1, "holds"),
+                                                 (2, "fails")]), done.out + done.err)
+        self.assertIn("not needed", checks[4]["detail"])
+        self.assertIn("code 3", checks[2]["detail"])
+
+    def test_a_fix_of_another_program(self):
+        fix = self.gravel_fix(self.record(self.PROGRAM))
+        done, rows, checks = self.verify(fix, [TARGET, "extra", "buggy", "3"])
+        self.assertEqual((done.code, rows[0], rows[2]), (1, (None, "fails"), (None, "not_asked")), done.out)
+        self.assertIn("race", checks[0]["detail"])
+
+    def test_a_fix_that_is_refused(self):
+        fix = self.make_fix(self.record(self.PROGRAM), ("1", "use_left", "make_left"))
+        done, rows, checks = self.verify(fix, self.PROGRAM)
+        self.assertEqual((done.code, rows[0]), (1, (None, "fails")), done.out)
+
+    def test_what_was_not_seen_is_no_success(self):
+        fix = self.gravel_fix(self.record(self.PROGRAM))
+        done, rows, checks = self.verify(fix, self.PROGRAM, environment={
+            "GRAVEL_SOFT_BLIND": "use_left", "GRAVEL_COMPARE_MEMORY": "0", "GRAVEL_SEARCH_MEMORY": "0"})
+        self.assertNotEqual(done.code, 0)
+        self.assertEqual(rows[0], (None, "not_known"), done.out)
+
+    def test_a_bad_file(self):
+        done = self.gravel("fix", "--verify", "/nowhere/fix.json", "--soft", "--", *self.PROGRAM)
+        self.assertEqual((done.code, done.out), (3, ""))
+        done = self.gravel("fix", "--verify", "/nowhere/fix.json", "--soft")
+        self.assertEqual(done.code, 2)
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=1)
