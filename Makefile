@@ -2,7 +2,7 @@
 BUILD ?= build
 CMAKE_FLAGS ?=
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test twins bench gpu-test lab-study lab-kills lab-slurm lab-specimen fix-brute-force install clean check-format specimen-fingerprint specimen-soak
+.PHONY: deps build demo test twins bench gpu-test lab-study lab-kills lab-slurm lab-specimen fix-brute-force install clean check-format specimen-fingerprint specimen-differential specimen-soak
 
 deps:
 	@sh cmake/deps.sh $(BUILD)
@@ -30,6 +30,9 @@ gpu-test:
 specimen-fingerprint: build
 	@python3 -B tests/specimen/fingerprint.py $(BUILD) --expect tests/specimen/fingerprint.txt \
 	    --compiler "$$(gcc -dumpfullversion)"
+
+specimen-differential: build
+	@python3 -B tests/specimen/differential.py $(BUILD) $(or $(STEPS),10000)
 
 specimen-soak: build
 	@sh tests/specimen/soak.sh $(BUILD)

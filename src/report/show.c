@@ -630,6 +630,8 @@ static const gv_column diff_columns[] = {
     {"replays", "serial replays", true},
     {"milliseconds", "ms", true},
     {"native_replays", "in native replays", true},
+    {"graph_milliseconds", NULL, true},
+    {"serial_milliseconds", NULL, true},
     {"saved_bytes", "saved bytes", true},
     {"reason", "why not compared", false},
 };
@@ -673,6 +675,8 @@ static gv_status show_diffs(show_context *show)
         gv_table_some(&show->table, c->replays);
         put_ratio(show, (double)c->duration_ns / 1e6);
         put_ratio(show, c->graph_ns ? (double)c->duration_ns / (double)c->graph_ns : 0);
+        put_ratio(show, (double)c->graph_ns / 1e6);
+        put_ratio(show, (double)c->serial_ns / 1e6);
         gv_table_some(&show->table, c->saved_bytes);
         gv_table_text(&show->table, c->reason);
     }

@@ -17,7 +17,7 @@ import tempfile
 import time
 
 import truth
-from expectations import BENCH_BARS, PROGRAMS
+from expectations import BENCH_BARS, DIFFERENTIAL, DIFFERENTIAL_EVERY, PROGRAMS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # A machine with a GPU is lent for ten minutes at a time: what is not done by then is reported as not run.
@@ -428,6 +428,68 @@ def run_truth(session, name, command, least):
         session.row("%s, %s" % (name, case["name"]), "the bytes of its shapes", complaint or words, complaint is None)
 
 
+# ---- The differential -------------------------------------------------------------------------------------------
+
+def judge_differential(rows, spec):
+    """What is wrong with the table of compared launches, or None."""
+    states = [row["status"] for row in rows]
+    if len(rows) != spec["launches"] or "not compared" in states:
+        reasons = sorted({row["reason"] for row in rows if row["reason"]})
+        return "%d of %d launches compared%s" % (len(states) - states.count("not compared"), spec["launches"],
+                                                 ": " + "; ".join(reasons) if reasons else "")
+    if spec["differs"]:
+        return None if states[0] == "differs" else "the first compared launch does not differ"
+    return None if set(states) == {"equal"} else "%d launches differ" % states.count("differs")
+
+
+def differential_cost(rows):
+    """Graph and serial replays of a launch in native replays: the median of those after the first."""
+    return statistics.median((float(row["graph_milliseconds"]) + row["replays"] * float(row["serial_milliseconds"])) /
+                             float(row["graph_milliseconds"]) for row in rows[1:])
+
+
+def run_differential(session):
+    for spec in DIFFERENTIAL:
+        if not session.wants("differential") and not session.wants(spec["name"]):
+            continue
+        name, trace = "differential: " + spec["name"], os.path.join(session.folder, "diff.gravel")
+        program = [sys.executable, os.path.join(HERE, spec["arguments"][0])] + spec["arguments"][1:]
+        outcome = session.run([session.gravel, "run", "--diff=every=1", "-o", trace, "--"] + program, limit=300)
+        expected = "proved in the first launch" if spec["differs"] else "no difference in %d" % spec["launches"]
+        shown = session.run([session.gravel, "show", trace, "diffs", "--json"])
+        if outcome.code != 0 or shown.code != 0:
+            session.row(name, expected, outcome.brief(), None if outcome.was_not_started() else False)
+            continue
+        rows = json.loads(shown.output)["rows"]
+        wrong = judge_differential(rows, spec)
+        code = session.run([session.gravel, "check", trace]).code
+        if not wrong and code != (1 if spec["differs"] else 0):
+            wrong = "exit code %s of check" % code
+        first = rows[0]["first_name"] if rows and rows[0]["first_name"] else "no node"
+        session.row(name, expected, wrong or ("at " + first if spec["differs"] else "none"), not wrong)
+        if not wrong and "cost" in spec:
+            cost, total = differential_cost(rows), statistics.median(float(row["native_replays"]) for row in rows[1:])
+            session.row(name + ", cost", "graph and serial replay at most %.1fx native" % spec["cost"],
+                        "%.2fx, with everything %.2fx" % (cost, total), cost <= spec["cost"])
+    if not session.wants("differential"):
+        return
+    every = DIFFERENTIAL_EVERY
+    program = [sys.executable, os.path.join(HERE, "torch_bench.py"), str(every["replays"])]
+    prefix = [session.gravel, "run", "--diff=every=%d" % every["every"], "-o", os.path.join(session.folder, "e.gravel"),
+              "--"]
+    means = []
+    for command in (program, prefix + program):
+        outcome = session.run(command, limit=200)
+        found = re.search(r"^mean ([\d.]+) ms", outcome.output, re.MULTILINE)
+        if outcome.code != 0 or not found:
+            session.row("differential, every %d" % every["every"], "times", outcome.brief(),
+                        None if outcome.was_not_started() else False)
+            return
+        means.append(float(found.group(1)))
+    session.row("differential, every %d" % every["every"], "at most %.2fx" % every["bar"],
+                "%.3fx" % (means[1] / means[0]), means[1] / means[0] <= every["bar"])
+
+
 # ---- The rest ---------------------------------------------------------------------------------------------------
 
 def run_doctor(session):
@@ -483,6 +545,7 @@ def main():
         run_truth(session, "access_truth", [sys.executable, os.path.join(HERE, "access_truth.py")], 30)
         run_twins(session)
         run_bench(session)
+        run_differential(session)
     finally:
         shutil.rmtree(session.folder, ignore_errors=True)
     print("\n" + session.table())

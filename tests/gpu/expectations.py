@@ -181,3 +181,13 @@ PROGRAMS = [
 
 # A replay's time over the native one, at most: traced and never armed; after an armed replay.
 BENCH_BARS = {"traced": 1.01, "armed": 1.05}
+
+# The differential: how many replays, all of them checked, and whether the first one must differ and the node that does
+# (part of a kernel's name) or none may. `cost`: graph and serial replays of a launch, in native replays.
+DIFFERENTIAL = [
+    {"name": "torch_race, buggy", "arguments": ["torch_race.py", "buggy", "5"], "differs": True, "launches": 5},
+    {"name": "torch_race, clean", "arguments": ["torch_race.py", "clean", "1000"], "differs": False, "launches": 1000},
+    {"name": "torch_bench", "arguments": ["torch_bench.py", "100"], "differs": False, "launches": 100, "cost": 3.0},
+]
+# Mean time of a replay with every 200th checked, in means without gravel.
+DIFFERENTIAL_EVERY = {"every": 200, "replays": 4000, "bar": 1.03}

@@ -163,5 +163,32 @@ class Output(unittest.TestCase):
         self.assertEqual(check.graph_times(check.Outcome(0, lines, "", 1)), {"batch 8": (12.5, 0.7), "batch 1": (9, 0.5)})
 
 
+def launches(*states, **more):
+    return [dict({"status": state, "reason": None, "replays": 1, "graph_milliseconds": "2.00",
+                  "serial_milliseconds": "3.00"}, **more) for state in states]
+
+
+class Differential(unittest.TestCase):
+    def complaint(self, rows, differs):
+        return check.judge_differential(rows, {"differs": differs, "launches": 3})
+
+    def test_what_must_differ_differs_first(self):
+        self.assertIsNone(self.complaint(launches("differs", "equal", "differs"), True))
+        self.assertIsNotNone(self.complaint(launches("equal", "differs", "differs"), True))
+
+    def test_what_must_be_equal_is_equal(self):
+        self.assertIsNone(self.complaint(launches("equal", "equal", "equal"), False))
+        self.assertIsNotNone(self.complaint(launches("equal", "equal", "differs"), False))
+
+    def test_each_launch_must_be_compared(self):
+        for rows in ([], launches("equal", "equal"), launches("equal", "equal", "not compared", reason="no room")):
+            for differs in (True, False):
+                self.assertIsNotNone(self.complaint(rows, differs))
+        self.assertIn("no room", self.complaint(launches("not compared", "equal", "equal", reason="no room"), False))
+
+    def test_cost_is_in_native_replays(self):
+        self.assertEqual(check.differential_cost(launches("equal", "equal", "equal")), 2.5)
+
+
 if __name__ == "__main__":
     unittest.main()

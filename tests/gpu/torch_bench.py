@@ -63,4 +63,5 @@ for replay in range(REPLAYS):
     if replay in checked:
         wrong += not torch.allclose(captured, expected, rtol=1e-2, atol=1e-2)
 print("first %.4f ms, median %.4f ms a replay over %d replays" % (times[0], statistics.median(times[1:]), REPLAYS - 1))
+print("mean %.4f ms" % statistics.mean(times))
 print("wrong %d of %d replays" % (wrong, len(checked)))

@@ -1,17 +1,17 @@
 """A tensor that is read on a side stream and dropped before the streams join, without record_stream.
 
 The main stream's allocator hands the block of `query` to the next tensor of that size, `hidden`, while the side
-stream has yet to read it. The clean program tells the allocator with record_stream. usage: torch_race.py buggy|clean
+stream has yet to read it. The clean program tells the allocator with record_stream. usage: torch_race.py buggy|clean [REPLAYS]
 """
 
 import sys
 
 import torch
 
-if len(sys.argv) != 2 or sys.argv[1] not in ("buggy", "clean"):
+if len(sys.argv) not in (2, 3) or sys.argv[1] not in ("buggy", "clean"):
     sys.exit(__doc__)
 BUGGY = sys.argv[1] == "buggy"
-REPLAYS, BATCH, WIDTH, KEYS = 50, 8, 128, 16384
+REPLAYS, BATCH, WIDTH, KEYS = int(sys.argv[2]) if len(sys.argv) > 2 else 50, 8, 128, 16384
 
 torch.manual_seed(0)
 keys = torch.randn(KEYS, WIDTH, device="cuda", dtype=torch.bfloat16)
