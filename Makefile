@@ -2,7 +2,7 @@
 BUILD ?= build
 CMAKE_FLAGS ?=
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test twins bench gpu-test lab-study lab-kills lab-slurm lab-specimen fix-brute-force install clean check-format specimen-fingerprint specimen-differential specimen-soak
+.PHONY: deps build demo test twins bench gpu-test lab-study lab-kills lab-slurm lab-specimen fix-brute-force install clean check-format specimen-fingerprint specimen-differential specimen-soak specimen-canary
 
 deps:
 	@sh cmake/deps.sh $(BUILD)
@@ -36,6 +36,10 @@ specimen-differential: build
 
 specimen-soak: build
 	@sh tests/specimen/soak.sh $(BUILD)
+
+# 10,000 steps of it under canaries, transfers going on, without a word; and the faults that write pages.
+specimen-canary: build
+	@python3 -B tests/specimen/canary.py $(BUILD) --steps 10000
 
 # What the statistics of `gravel lab` promise, over 2,000 simulated runs; and 200 kills at random instants.
 lab-study: build

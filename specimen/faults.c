@@ -30,7 +30,7 @@ const fault fault_table[FAULT_COUNT] = {
      "race-war", GRAPHS},
     {"late-transfer", "With --split: a transfer repeats its write of index keys, without any stream, after the pages "
      "have gone to another request.",
-     "canary", "with canaries"},
+     "canary", "now, with --canary"},
     {"disposed-tensor", "The input of a projection is disposed of before the projection is captured; the node keeps the "
      "address, where another tensor lives by then.",
      "stale-pointer", LIVES},

@@ -79,7 +79,8 @@ typedef struct gv_watched_context {
 // All of it. `lock` guards what is not atomic and not an option; while it is held nothing is waited for.
 typedef struct gv_canary {
     struct {
-        bool on, canary, aborts, records, checksums, self_test_fails;
+        atomic_bool on, aborts; // the others are written once, before anything else is
+        bool canary, records, checksums, self_test_fails;
         uint64_t every;
         gv_pattern *patterns;
         size_t pattern_count;

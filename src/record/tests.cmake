@@ -103,3 +103,12 @@ gv_unit_test(test_rows test_rows.c rows.c LIBS gv_base pthread)
 # Edges of a fix file, on the software driver.
 gv_unit_test(test_graph_edges test_graph_edges.c graph_edges.c graph_pairing.c driver.c LIBS gv_trace gv_base soft_cuda dl)
 target_include_directories(test_graph_edges SYSTEM PRIVATE ${GV_CUDA_INCLUDE})
+
+# What is tested is the kernels too, on the software driver.
+gv_unit_test(test_hash test_hash.c hash.c driver.c LIBS gv_base soft_cuda dl)
+target_include_directories(test_hash SYSTEM PRIVATE ${GV_CUDA_INCLUDE})
+add_dependencies(test_hash gv_hash_soft)
+if(GV_DEVICE_CODE)
+  add_dependencies(test_hash gv_device)
+endif()
+gv_unit_test(test_page_set test_page_set.c page_set.c pattern_parse.c LIBS gv_base)
