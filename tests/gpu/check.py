@@ -398,6 +398,46 @@ def run_bench(session):
                 (seen, memcheck[1], memcheck[1] / native), armed <= memcheck[1])
 
 
+# ---- Fixes ------------------------------------------------------------------------------------------------------
+
+def replay_ratio(outcome):
+    """How long a replay takes against the same step on one stream, or None."""
+    found = re.search(r"^replay ([\d.]+) ms, on one stream ([\d.]+) ms, ratio ([\d.]+)$", outcome.output, re.MULTILINE)
+    return float(found.group(3)) if found else None
+
+
+def run_fix(session, name, command, most_ratio=None):
+    """Recorded, fixed by gravel fix, and run with the edges added: the program itself is the same each time."""
+    if not session.wants(name):
+        return
+    trace, fix = (os.path.join(session.folder, name + end) for end in (".fix.gravel", ".json"))
+    native = session.run(command)
+    check_wrong(session, name + ", native", native, (1, None))
+    session.run([session.gravel, "run", "-o", trace, "--times", "--arm", "first", "--"] + command)
+    made = session.run([session.gravel, "fix", "-o", fix, trace])
+    session.keep(fix)
+    session.row(name + ", gravel fix", "exit code 0, a fix file", "exit code %s" % made.code,
+                None if made.was_not_started() else made.code == 0 and os.path.exists(fix))
+    fixed = session.run([session.gravel, "run", "-o", trace + ".fixed", "--fix", fix, "--"] + command)
+    check_wrong(session, name + ", gravel run --fix", fixed, (0, 0))
+    session.row(name + ", the edges are in use", "said", "said" if "ran with its edges" in fixed.errors else fixed.brief(),
+                None if fixed.was_not_started() else "ran with its edges" in fixed.errors)
+    if most_ratio:
+        before, after = replay_ratio(native), replay_ratio(fixed)
+        session.row(name + ", overlap kept", "at most %.2f of the same step on one stream" % most_ratio,
+                    "%s without the fix, %s with it" % (before, after), after is not None and after <= most_ratio)
+    verified = session.run([session.gravel, "fix", "--verify", fix, "--"] + command, limit=240)
+    session.row(name + ", gravel fix --verify", "exit code 0", "exit code %s: %s" % (
+        verified.code, " / ".join(line for line in verified.output.splitlines() if line.strip())[:300]),
+                None if verified.was_not_started() else verified.code == 0)
+
+
+def run_fixes(session):
+    run_fix(session, "fix of race", [os.path.join(session.build, "gpu", "race_static"), "buggy"])
+    run_fix(session, "fix of torch_race", [sys.executable, os.path.join(HERE, "torch_race.py"), "buggy"])
+    run_fix(session, "fix of torch_fix", [sys.executable, os.path.join(HERE, "torch_fix.py")], most_ratio=0.8)
+
+
 # ---- Ground truth -----------------------------------------------------------------------------------------------
 
 def run_truth(session, name, command, least):
@@ -544,6 +584,7 @@ def main():
         run_truth(session, "tensor_loads", [os.path.join(session.build, "gpu", "tensor_maps"), "graphs"], 30)
         run_truth(session, "access_truth", [sys.executable, os.path.join(HERE, "access_truth.py")], 30)
         run_twins(session)
+        run_fixes(session)
         run_bench(session)
         run_differential(session)
     finally:

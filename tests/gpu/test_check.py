@@ -158,6 +158,11 @@ class Output(unittest.TestCase):
         self.assertEqual(check.bench_times(check.Outcome(0, line, "", 1)), (12.5, 0.7))
         self.assertIsNone(check.bench_times(check.Outcome(1, line, "", 1)))
 
+    def test_replay_line(self):
+        outcome = check.Outcome(0, "replay 1.100 ms, on one stream 1.850 ms, ratio 0.595\nwrong 0 of 50 replays\n", "", 1)
+        self.assertEqual(check.replay_ratio(outcome), 0.595)
+        self.assertIsNone(check.replay_ratio(check.Outcome(0, "wrong 0 of 50 replays\n", "", 1)))
+
     def test_graph_lines(self):
         lines = "batch 8: first 12.5 ms, median 0.7 ms a replay\nbatch 1: first 9 ms, median 0.5 ms a replay\n"
         self.assertEqual(check.graph_times(check.Outcome(0, lines, "", 1)), {"batch 8": (12.5, 0.7), "batch 1": (9, 0.5)})
