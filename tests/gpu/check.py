@@ -17,7 +17,7 @@ import tempfile
 import time
 
 import truth
-from expectations import BENCH_BARS, DIFFERENTIAL, DIFFERENTIAL_EVERY, PROGRAMS
+from expectations import BENCH_BARS, CANARY_HASH_BAR, DIFFERENTIAL, DIFFERENTIAL_EVERY, PROGRAMS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # A machine with a GPU is lent for ten minutes at a time: what is not done by then is reported as not run.
@@ -564,6 +564,49 @@ def run_twins(session):
                 pairs > 0 and detected == pairs and missed == 0 and false == 0 and outcome.code == 0)
 
 
+# ---- Canaries ---------------------------------------------------------------------------------------------------
+
+def hash_ratios(output):
+    """{bytes of a page: percent of the copy} of bench/hash_bench."""
+    found = re.findall(r"^pages of +(\d+) bytes: .*: (\d+) %$", output, re.MULTILINE)
+    return {int(page): int(percent) for page, percent in found}
+
+
+def judge_canary(report, fault):
+    """What is wrong with a report of the specimen under --canary, or None."""
+    found = [f for f in report["findings"] if f["id"] == "canary"]
+    if not fault:
+        return "%d findings" % len(found) if found else None
+    facts = [f["facts"] for f in found]
+    if not facts or any(f["outside"] < 1 or f["found"] < f["outside"] for f in facts):
+        return "%d findings: %s" % (len(found), facts[:1])
+    return None if any(f["evidence"] == "seen" for f in facts) else "no writer is named"
+
+
+def run_canary(session):
+    if not session.wants("canary"):
+        return
+    outcome = session.run([os.path.join(session.build, "bench", "hash_bench")])
+    ratios = hash_ratios(outcome.output)
+    expected = "at least %d %% of the copy bandwidth" % CANARY_HASH_BAR
+    if outcome.code != 0 or not ratios:
+        session.row("canary hash", expected, outcome.brief(), None if outcome.was_not_started() else False)
+    for page, percent in ratios.items():
+        session.row("canary hash, pages of %d bytes" % page, expected, "%d %%" % percent, percent >= CANARY_HASH_BAR)
+    specimen = [os.path.join(session.build, "gravel-specimen"), "run", "--sessions", "16", "--repair"]
+    for fault in ("", "pad-store"):
+        trace = os.path.join(session.folder, "canary.gravel")
+        options = ["--fault", fault] if fault else []
+        run = session.run([session.gravel, "run", "--canary", "-o", trace, "--"] + specimen + options, limit=200)
+        shown = session.run([session.gravel, "check", "--json", trace])
+        name, expected = "canary, specimen %s" % (fault or "without a fault"), "its writer named" if fault else "silence"
+        if run.code != 0 or shown.code not in (0, 1):
+            session.row(name, expected, run.brief(), None if run.was_not_started() else False)
+            continue
+        wrong = judge_canary(json.loads(shown.output), fault)
+        session.row(name, expected, wrong or expected, not wrong)
+
+
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
@@ -587,6 +630,7 @@ def main():
         run_fixes(session)
         run_bench(session)
         run_differential(session)
+        run_canary(session)
     finally:
         shutil.rmtree(session.folder, ignore_errors=True)
     print("\n" + session.table())

@@ -182,6 +182,9 @@ PROGRAMS = [
 # A replay's time over the native one, at most: traced and never armed; after an armed replay.
 BENCH_BARS = {"traced": 1.01, "armed": 1.05}
 
+# How fast the canary's hash has to go over memory, in percent of the bytes that a copy moves in the same time.
+CANARY_HASH_BAR = 70
+
 # The differential: how many replays, all of them checked, and whether the first one must differ and the node that does
 # (part of a kernel's name) or none may. `cost`: graph and serial replays of a launch, in native replays.
 DIFFERENTIAL = [

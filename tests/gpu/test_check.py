@@ -195,5 +195,26 @@ class Differential(unittest.TestCase):
         self.assertEqual(check.differential_cost(launches("equal", "equal", "equal")), 2.5)
 
 
+class Canaries(unittest.TestCase):
+    FACTS = {"outside": 1, "found": 2, "expected": 1, "evidence": "seen"}
+
+    def report(self, **changes):
+        return {"findings": [{"id": "canary", "facts": dict(self.FACTS, **changes)}]}
+
+    def test_ratios(self):
+        line = "pages of   16384 bytes: hash   3000.0 GB/s, copy   4000.0 GB/s (read and written): %d %%\n"
+        self.assertEqual(check.hash_ratios(line % 75 + "bar: 70 % of the copy on a GPU\n"), {16384: 75})
+        self.assertEqual(check.hash_ratios("hash_bench: no memory\n"), {})
+
+    def test_findings(self):
+        self.assertIsNone(check.judge_canary({"findings": []}, ""))
+        self.assertIsNone(check.judge_canary({"findings": [{"id": "race-war"}]}, ""))
+        self.assertIsNotNone(check.judge_canary(self.report(), ""))
+        self.assertIsNone(check.judge_canary(self.report(), "pad-store"))
+        self.assertIsNotNone(check.judge_canary(self.report(evidence="unknown"), "pad-store"))
+        self.assertIsNotNone(check.judge_canary(self.report(outside=0), "pad-store"))
+        self.assertIsNotNone(check.judge_canary({"findings": []}, "pad-store"))
+
+
 if __name__ == "__main__":
     unittest.main()
