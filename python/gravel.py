@@ -170,3 +170,84 @@ class _Transfer:
 
     def __exit__(self, *_exception):
         _call("transfer_end", None, (_number,), self._id)
+
+
+# ---- Rows and padding (docs/padding.md) ----
+
+ROWS_IN, ROWS_OUT, ROWS_INDEX, ZERO_IS_PAD, MINUS_ONE_IS_PAD, ONE_IS_PAD = 1, 2, 4, 8, 16, 64  # GRAVEL_ROWS_*
+ALL_ROWS = (1 << 64) - 1
+
+
+def _rows_of(memory, row_bytes, rows):
+    """(address, bytes of a row, rows): of a tensor its first dimension, where its rows lie one behind the other."""
+    if row_bytes is None:
+        if not memory.is_contiguous():
+            raise ValueError("give row_bytes and rows: the tensor is not contiguous")
+        rows = memory.shape[0] if rows is None else rows
+        row_bytes = memory.numel() * memory.element_size() // max(memory.shape[0], 1)
+    return _address(memory), row_bytes, rows
+
+
+def rows(name, memory, flags, row_bytes=None, rows=None):
+    """Declares a static input (ROWS_IN) or output (ROWS_OUT) of graphs that is made of rows."""
+    address, row_bytes, rows = _rows_of(memory, row_bytes, rows)
+    _call("rows", None, (ctypes.c_char_p, _number, _number, _number, ctypes.c_uint), name.encode(), address, row_bytes,
+          rows, flags)
+
+
+def batch_rows(real, captured=ALL_ROWS):
+    """How many rows are real in this thread's next launches, and how many their graphs were captured for."""
+    _call("batch_rows", None, (_number, _number), real, captured)
+
+
+def scratch(name, memory, bytes_=None):
+    """Declares memory that holds nothing from one launch to the next."""
+    if bytes_ is None:
+        bytes_ = memory.numel() * memory.element_size()
+    _call("scratch", None, (ctypes.c_char_p, _number, _number), name.encode(), _address(memory), bytes_)
+
+
+# ---- Probes (docs/probes.md) ----
+
+BYTES, F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64, I32, I8 = range(10)  # enum gravel_dtype
+_DTYPES = {"float64": F64, "float32": F32, "float16": F16, "bfloat16": BF16, "float8_e4m3fn": F8_E4M3,
+           "float8_e5m2": F8_E5M2, "int64": I64, "int32": I32, "int8": I8}
+
+
+class Clone(ctypes.Structure):
+    """A clone of a probed tensor. `torch.as_tensor(clone, device="cuda")` has its bytes, row by row; view them as the
+    tensor's own type: `.view(torch.bfloat16)`."""
+    _fields_ = [("address", _number), ("row_bytes", _number), ("rows", _number), ("bucket", _number),
+                ("launches", _number), ("fallback", ctypes.c_int)]
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": (self.rows, self.row_bytes), "typestr": "|u1", "data": (self.address, False), "version": 3}
+
+
+def probe(name, layer, bucket, memory, row_bytes=None, rows=None, stream=None, into=0):
+    """While `stream` captures a graph: clones the rows at this point of it. False: there is no such clone."""
+    address, row_bytes, rows = _rows_of(memory, row_bytes, rows)
+    arguments = (ctypes.c_char_p, _number, _number, _number, _number, _number, _number, ctypes.c_void_p)
+    return bool(_call("probe", ctypes.c_int, arguments, name.encode(), layer, bucket, address, row_bytes, rows,
+                      _address(into), _stream(stream)))
+
+
+def probe_find(name, layer, bucket):
+    """The clone of a key, that of the graph launched last where the bucket has none, or None."""
+    clone = Clone()
+    arguments = (ctypes.c_char_p, _number, _number, ctypes.POINTER(Clone))
+    return clone if _call("probe_find", ctypes.c_int, arguments, name.encode(), layer, bucket,
+                          ctypes.byref(clone)) else None
+
+
+def probe_compare(name, layer, bucket, real_rows, eager, dtype=None, tolerance=0.0, stream=None):
+    """Compares the clone's real rows with `eager`, once the stream's work is done: how many elements differ, or None
+    where nothing was compared. `dtype` is that of the tensor unless it is given."""
+    function = _function("probe_compare", ctypes.c_int64, ctypes.c_char_p, _number, _number, _number, _number,
+                         ctypes.c_uint, ctypes.c_double, ctypes.c_void_p)
+    if dtype is None:
+        dtype = _DTYPES.get(str(getattr(eager, "dtype", "")).replace("torch.", ""), BYTES)
+    found = function(name.encode(), layer, bucket, real_rows, _address(eager), dtype, tolerance,
+                     _stream(stream)) if function else -1
+    return None if found < 0 else found

@@ -17,7 +17,7 @@ import tempfile
 import time
 
 import truth
-from expectations import BENCH_BARS, CANARY_HASH_BAR, DIFFERENTIAL, DIFFERENTIAL_EVERY, PROGRAMS
+from expectations import BENCH_BARS, CANARY_HASH_BAR, DIFFERENTIAL, DIFFERENTIAL_EVERY, PADDED, PROGRAMS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # A machine with a GPU is lent for ten minutes at a time: what is not done by then is reported as not run.
@@ -468,6 +468,36 @@ def run_truth(session, name, command, least):
         session.row("%s, %s" % (name, case["name"]), "the bytes of its shapes", complaint or words, complaint is None)
 
 
+# ---- Padding, poison and probes ----------------------------------------------------------------------------------
+
+def judge_observed(report, rows, spec):
+    """What is wrong with the observed findings and the table of repeated launches, or None."""
+    ids = sorted({finding["id"] for finding in report["findings"] if "facts" in finding})
+    if ids != sorted(spec["ids"]):
+        return "reported %s" % (", ".join(ids) or "nothing")
+    unchecked = sorted({row["reason"] for row in rows if row["result"] != "checked"})
+    if unchecked or len(rows) < spec["repeated"]:
+        return "%d launches repeated%s" % (len(rows), "".join("; " + reason for reason in unchecked))
+    return None
+
+
+def run_padded(session):
+    for spec in PADDED:
+        if not session.wants("padding") and not session.wants(spec["name"]):
+            continue
+        name, trace = "padding: " + spec["name"], os.path.join(session.folder, "padded.gravel")
+        program = [sys.executable, os.path.join(HERE, spec["arguments"][0])] + spec["arguments"][1:]
+        outcome = session.run([session.gravel, "run", *spec["options"], "-o", trace, "--"] + program, limit=300)
+        expected = ", ".join(spec["ids"]) or "nothing"
+        shown = session.run([session.gravel, "show", trace, "perturbed", "--json"])
+        checked = session.run([session.gravel, "check", "--json", trace])
+        if outcome.code != 0 or shown.code != 0 or checked.code not in (0, 1):
+            session.row(name, expected, outcome.brief(), None if outcome.was_not_started() else False)
+            continue
+        wrong = judge_observed(json.loads(checked.output), json.loads(shown.output)["rows"], spec)
+        session.row(name, expected, wrong or expected, not wrong)
+
+
 # ---- The differential -------------------------------------------------------------------------------------------
 
 def judge_differential(rows, spec):
@@ -631,6 +661,7 @@ def main():
         run_bench(session)
         run_differential(session)
         run_canary(session)
+        run_padded(session)
     finally:
         shutil.rmtree(session.folder, ignore_errors=True)
     print("\n" + session.table())

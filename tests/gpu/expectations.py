@@ -194,3 +194,14 @@ DIFFERENTIAL = [
 ]
 # Mean time of a replay with every 200th checked, in means without gravel.
 DIFFERENTIAL_EVERY = {"every": 200, "replays": 4000, "bar": 1.03}
+
+# Launches repeated with other padding or poison, and probes: the ids that must be observed, and at least how many
+# launches are repeated.
+PADDED = [
+    {"name": "torch_padded, buggy", "arguments": ["torch_padded.py", "buggy"], "options": ["--pad=every=1"],
+     "ids": ["pad-read", "pad-write"], "repeated": 7},
+    {"name": "torch_padded, clean", "arguments": ["torch_padded.py", "clean"], "options": ["--pad=every=1"], "ids": [],
+     "repeated": 7},
+    {"name": "torch_padded, probe", "arguments": ["torch_padded.py", "clean"], "options": ["--probe", "--poison"],
+     "ids": [], "repeated": 1},
+]

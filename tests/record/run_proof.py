@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from run import BUILD, KERNELS, Recorded, incompletes, races
+from run import BUILD, HERE, KERNELS, Recorded, incompletes
 
 TARGET = BUILD + "/tests/proof_target"
 
@@ -86,6 +86,25 @@ class Probes(Proof):
         self.assertIn("--probe-memory", run.stderr)
         self.record("probe-budget", "--probe")
         self.assertEqual(self.printed["made"], "1 1 1")
+
+
+@unittest.skipIf("thread" in os.environ.get("GV_SANITIZE", ""), "Python is not built with ThreadSanitizer")
+class Python(unittest.TestCase):
+    def record(self, *options):
+        run = Recorded([sys.executable, os.path.join(HERE, "proof_target.py"), KERNELS], options)
+        self.addCleanup(run.folder.cleanup)
+        self.assertEqual(run.code, 0, run.stderr)
+        return run
+
+    def test_all_calls(self):
+        run = self.record("--probe", "--pad", "--poison")
+        self.assertEqual(run.stdout, "made 2 equal 0 fallback 1\n")
+        self.assertEqual([(row["what"], row["result"]) for row in run.show("perturbed")],
+                         [("padding", "checked"), ("poison", "checked")])
+        self.assertEqual([f for f in run.checks[0]["findings"] if "facts" in f], [])
+
+    def test_without_being_asked(self):
+        self.assertEqual(self.record().stdout, "made 0 equal None fallback None\n")
 
 
 class Padding(Proof):
