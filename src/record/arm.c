@@ -471,6 +471,8 @@ CUresult gv_launch_graph(gv_graph_launch launch, CUgraphExec handle, CUstream st
     if (checked && gv_check_launch(launch, exec, stream, per_thread, &result, &sequence, &uncompared)) {
         if (refused && sequence)
             write_armed(sequence, exec, GV_ARMED_REFUSED, why, 0, 0);
+        if (result == CUDA_SUCCESS)
+            launched(stream, per_thread);
         gv_leave();
         return result;
     }

@@ -67,8 +67,11 @@ class Differential(unittest.TestCase):
     # ---- What differs ----
 
     def test_what_is_kept_between_launches_is_left_alone(self):
-        self.record("kept")
+        run = self.record("kept")
         self.assert_equal_launches()
+        # No accesses are recorded for it.
+        self.assertEqual(run.show("access"), [])
+        self.assertEqual({row["recorded"] for row in run.show("launches")}, {"no"})
         # The first launch is compared with two orders, later ones with one each.
         self.assertEqual([row["replays"] for row in self.rows], [2, 1, 1, 1, 1])
 
