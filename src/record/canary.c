@@ -250,7 +250,7 @@ void gv_canary_region_end(uint64_t id)
     pthread_mutex_unlock(&gv_the_canary.lock);
     if (!r)
         return;
-    gv_canary_settle_all(&of_region, GV_CANARY_PATIENCE);
+    gv_canary_settle_all(&of_region, gv_state.options.stall_seconds);
     pthread_mutex_lock(&gv_the_canary.lock);
     r = gv_canary_find(id);
     if (r && r->pending)
@@ -281,7 +281,7 @@ void gv_canary_freeing(uint64_t address, uint64_t size)
     pthread_mutex_unlock(&gv_the_canary.lock);
     if (!any)
         return;
-    gv_canary_settle_all(&freed, GV_CANARY_PATIENCE);
+    gv_canary_settle_all(&freed, gv_state.options.stall_seconds);
     pthread_mutex_lock(&gv_the_canary.lock);
     for (gv_watched *r = gv_the_canary.regions, *next; r; r = next) {
         next = r->next;
@@ -296,7 +296,7 @@ void gv_canary_freeing(uint64_t address, uint64_t size)
 void gv_canary_settle(void)
 {
     gv_watched_selector all = {.start = 0, .end = UINT64_MAX};
-    gv_canary_settle_all(&all, GV_CANARY_PATIENCE);
+    gv_canary_settle_all(&all, gv_state.options.stall_seconds);
 }
 
 // Ends what is in a context (NULL: in any one) of a device (negative: of any).

@@ -9,8 +9,12 @@
 
 #include <stdio.h>
 
-// For pages that are hashed anew, which takes microseconds unless the device is full of other work.
-static const double ANEW_SECONDS = 0.05;
+// For pages that are hashed anew, which takes microseconds unless the device is full of other work: 50 ms, unless the
+// user says that everything is slow here.
+static double anew_seconds(void)
+{
+    return gv_state.options.stall_seconds / 200;
+}
 
 // ---- What a step may do ------------------------------------------------------------------------------------------
 
@@ -143,13 +147,6 @@ void gv_canary_ask(uint64_t number)
 
 // ---- Transfers ---------------------------------------------------------------------------------------------------
 
-void gv_canary_add_set(gv_page_set *to, const gv_page_set *from)
-{
-    for (uint64_t page = 0; page < from->pages && from->count; page++)
-        if (gv_page_set_has(from, page))
-            gv_page_set_add(to, page);
-}
-
 uint64_t gv_canary_transfer_begin(uint64_t id, const int64_t *pages, size_t count)
 {
     uint64_t made = 0;
@@ -161,7 +158,7 @@ uint64_t gv_canary_transfer_begin(uint64_t id, const int64_t *pages, size_t coun
     // A hash that is under way mostly ends at once, and then sees nothing of the transfer. It is not waited for in
     // earnest: the step it stands behind may wait for this transfer.
     if (r)
-        gv_canary_settle_all(&whole, ANEW_SECONDS / 5);
+        gv_canary_settle_all(&whole, anew_seconds() / 5);
     pthread_mutex_lock(&gv_the_canary.lock);
     r = gv_canary_find(id);
     gv_watched_transfer *t = r ? gv_calloc(1, sizeof *t) : NULL;
@@ -177,10 +174,10 @@ uint64_t gv_canary_transfer_begin(uint64_t id, const int64_t *pages, size_t coun
         t->region = id;
         t->next = gv_the_canary.transfers;
         gv_the_canary.transfers = t;
-        gv_canary_add_set(&r->now.exempt, &t->pages);
+        gv_page_set_add_set(&r->now.exempt, &t->pages);
         // A hash that is still under way may see what the transfer writes.
         if (r->pending && gv_hashed_poll(r->hashed) != CUDA_SUCCESS)
-            gv_canary_add_set(&r->hashing.exempt, &t->pages);
+            gv_page_set_add_set(&r->hashing.exempt, &t->pages);
     } else if (r) {
         gv_free(t);
         r->now.unknown = true;
@@ -201,16 +198,18 @@ static void watch_again(gv_watched *r, const gv_watched_transfer *t)
              *pages = r->hashed && !gv_captures_active() ? gv_calloc(t->pages.count + 1, sizeof *pages) : NULL;
     if (!pages)
         return;
-    for (uint64_t page = 0; page < r->pages && count < t->pages.count; page++) {
+    const gv_page_set none = r->changed; // scratch, and empty here
+    gv_page_set_clear(&r->changed);
+    for (uint64_t page = 0; (page = gv_page_set_next_only(&t->pages, &none, &none, page)) < r->pages; page++) {
         bool others = false;
         for (const gv_watched_transfer *other = gv_the_canary.transfers; other && !others; other = other->next)
             others = other->region == r->id && gv_page_set_has(&other->pages, page);
-        if (gv_page_set_has(&t->pages, page) && !others)
+        if (!others)
             pages[count++] = (uint32_t)page;
     }
     gv_cuda.cuCtxPushCurrent(r->context);
     gv_cuda.cuThreadExchangeStreamCaptureMode(&mode);
-    gv_status status = count ? gv_hashed_anew(r->hashed, pages, count, ANEW_SECONDS, &error) : GV_OK;
+    gv_status status = count ? gv_hashed_anew(r->hashed, pages, count, anew_seconds(), &error) : GV_OK;
     gv_cuda.cuThreadExchangeStreamCaptureMode(&mode);
     gv_cuda.cuCtxPopCurrent(&popped);
     gv_watched_steps *now = &r->now;

@@ -15,10 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum {
-    GV_CANARY_NAME = 96,
-    GV_CANARY_PATIENCE = 2, // seconds, for a hash that has not come to its end
-};
+enum { GV_CANARY_NAME = 96 };
 
 // The steps since a region was hashed.
 typedef struct gv_watched_steps {
@@ -122,8 +119,6 @@ void gv_canary_break(gv_watched *r, const char *why);
 
 // Says once for a region that a declaration makes no sense.
 void gv_canary_nonsense(gv_watched *r, const char *what, uint64_t how_many);
-
-void gv_canary_add_set(gv_page_set *to, const gv_page_set *from);
 
 bool gv_canary_selected(const gv_watched *r, const gv_watched_selector *s);
 

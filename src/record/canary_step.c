@@ -131,14 +131,13 @@ void gv_canary_resolve(gv_watched *r)
     record.allowed = i->allowed.count;
     record.exempt = gv_page_set_without(&i->exempt, &i->allowed);
     record.changed = r->first ? 0 : r->changed.count;
-    for (uint64_t page = 0; record.state == GV_REGION_CHECKED && page < r->pages && r->changed.count; page++) {
-        if (!gv_page_set_has(&r->changed, page) || gv_page_set_has(&i->allowed, page) ||
-            gv_page_set_has(&i->exempt, page))
-            continue;
-        if (listed < LISTED_PAGES)
-            pages[listed++] = page;
-        record.outside++;
-    }
+    if (record.state == GV_REGION_CHECKED)
+        for (uint64_t page = 0; (page = gv_page_set_next_only(&r->changed, &i->allowed, &i->exempt, page)) < r->pages;
+             page++) {
+            if (listed < LISTED_PAGES)
+                pages[listed++] = page;
+            record.outside++;
+        }
     record.pages = (gv_numbers){pages, listed};
     record.anew = record.outside ? (gv_numbers){i->anew, i->anew_count} : (gv_numbers){0};
     bool lost = r->flags & GV_REGION_CHECKSUM && !list_hashes(entries, count, &record);
@@ -278,7 +277,7 @@ static gv_status enqueue(gv_watched *r, CUstream stream, gv_error *error)
     r->now.unknown = false;
     for (const gv_watched_transfer *t = gv_the_canary.transfers; t; t = t->next)
         if (t->region == r->id)
-            gv_canary_add_set(&r->now.exempt, &t->pages);
+            gv_page_set_add_set(&r->now.exempt, &t->pages);
     return GV_OK;
 }
 
@@ -341,7 +340,7 @@ void gv_canary_step_ends(uint64_t number, CUstream stream)
     CUcontext current = NULL, popped = NULL;
     if (!gv_the_canary.options.on || gv_the_canary.failed)
         return;
-    gv_canary_settle_all(&of_group, atomic_load(&impatient) ? 0 : GV_CANARY_PATIENCE);
+    gv_canary_settle_all(&of_group, atomic_load(&impatient) ? 0 : gv_state.options.stall_seconds);
     CUstream real = stream ? stream : CU_STREAM_LEGACY;
     if (gv_cuda.cuStreamGetCtx(real, &current) != CUDA_SUCCESS || !current)
         gv_cuda.cuCtxGetCurrent(&current);

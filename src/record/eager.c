@@ -11,8 +11,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { PATIENCE_SECONDS = 2 };
-
 static atomic_int steps_left;
 
 void gv_eager_watch(void)
@@ -98,7 +96,8 @@ bool gv_eager_launch(CUfunction function, CUstream stream, bool per_thread, CUre
     gv_node_ranges ranges = {0}, extents = {0};
     gv_status status = source->before(&error);
     *result = launch(user);
-    bool running = *result == CUDA_SUCCESS && gv_wait_for_stream(hold.stream, PATIENCE_SECONDS) == CUDA_ERROR_NOT_READY;
+    bool running = *result == CUDA_SUCCESS &&
+                   gv_wait_for_stream(hold.stream, gv_state.options.stall_seconds) == CUDA_ERROR_NOT_READY;
     if (!running && status == GV_OK)
         status = source->after(&ranges, &extents, &error);
     why = status == GV_OK ? NULL : error.text;

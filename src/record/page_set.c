@@ -67,6 +67,29 @@ size_t gv_page_set_add_slots(gv_page_set *set, const int64_t *slots, size_t coun
     return beyond;
 }
 
+void gv_page_set_add_set(gv_page_set *set, const gv_page_set *other)
+{
+    if (!other->count)
+        return;
+    set->count = 0;
+    for (size_t i = 0; i < words_of(set->pages); i++) {
+        set->words[i] |= other->words[i];
+        set->count += (uint64_t)__builtin_popcountll(set->words[i]);
+    }
+}
+
+uint64_t gv_page_set_next_only(const gv_page_set *set, const gv_page_set *a, const gv_page_set *b, uint64_t page)
+{
+    for (size_t i = (size_t)(page / 64); page < set->pages && i < words_of(set->pages); i++) {
+        uint64_t found = set->words[i] & ~a->words[i] & ~b->words[i];
+        if (i == page / 64)
+            found &= ~UINT64_C(0) << page % 64;
+        if (found)
+            return 64 * (uint64_t)i + (uint64_t)__builtin_ctzll(found);
+    }
+    return set->pages;
+}
+
 uint64_t gv_page_set_without(const gv_page_set *set, const gv_page_set *other)
 {
     uint64_t count = 0;

@@ -29,6 +29,13 @@ void gv_page_set_remove(gv_page_set *set, uint64_t page);
 // without a slot and are left out. Answers how many were beyond the last page, which are left out too.
 size_t gv_page_set_add_slots(gv_page_set *set, const int64_t *slots, size_t count, uint64_t slots_per_page);
 
+// Adds the members of `other`, a set over the same pages.
+void gv_page_set_add_set(gv_page_set *set, const gv_page_set *other);
+
+// The first page from `page` on that is in `set` and neither in `a` nor in `b`, sets over the same pages; set->pages
+// when there is none.
+uint64_t gv_page_set_next_only(const gv_page_set *set, const gv_page_set *a, const gv_page_set *b, uint64_t page);
+
 // How many members of `set` are not in `other`, a set over the same pages.
 uint64_t gv_page_set_without(const gv_page_set *set, const gv_page_set *other);
 

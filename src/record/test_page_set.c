@@ -51,6 +51,18 @@ static void test_slots(void **state)
     assert_int_equal(gv_page_set_without(&set, &other), 3);
     assert_int_equal(gv_page_set_without(&other, &set), 1);
     assert_int_equal(gv_page_set_add_slots(&set, NULL, 0, 1), 0);
+    gv_page_set none;
+    assert_true(gv_page_set_open(&none, 5));
+    assert_int_equal(gv_page_set_next_only(&set, &other, &none, 0), 0);
+    assert_int_equal(gv_page_set_next_only(&set, &other, &none, 1), 2);
+    assert_int_equal(gv_page_set_next_only(&set, &other, &none, 3), 4);
+    assert_int_equal(gv_page_set_next_only(&set, &none, &set, 0), 5);
+    assert_int_equal(gv_page_set_next_only(&set, &none, &none, 5), 5);
+    gv_page_set_add_set(&set, &other);
+    assert_int_equal(set.count, 5);
+    gv_page_set_add_set(&none, &other);
+    assert_int_equal(none.count, 2);
+    gv_page_set_free(&none);
     gv_page_set_free(&set);
     gv_page_set_free(&other);
 }

@@ -21,7 +21,8 @@ def canaries(report):
 
 class Canary(unittest.TestCase):
     def record(self, scenario, options=("--canary",), environment=None, code=0):
-        run = Recorded([PROGRAM, scenario, KERNELS], options, environment)
+        # However busy the machine is: a hash is waited for, and pages that a transfer wrote are.
+        run = Recorded([PROGRAM, scenario, KERNELS], options, dict({"GRAVEL_STALL_SECONDS": "2000"}, **(environment or {})))
         self.addCleanup(run.folder.cleanup)
         self.assertEqual(run.code, code, run.stderr)
         return run

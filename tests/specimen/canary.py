@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 # However busy the machine is.
-ENVIRONMENT = dict(os.environ, GRAVEL_STALL_SECONDS="200", GRAVEL_SEARCH_SECONDS="200")
+ENVIRONMENT = dict(os.environ, GRAVEL_STALL_SECONDS="2000", GRAVEL_SEARCH_SECONDS="200")
 
 # Options of runs of which nothing may be said. Few pages: each belongs to many requests.
 CLEAN = (["--repair", "--split", "--pages", "12"],
