@@ -99,6 +99,8 @@ target_compile_definitions(test_parameters PRIVATE GV_TEST_KERNELS_PATH="${CMAKE
 add_dependencies(test_parameters soft_test_kernels)
 
 gv_unit_test(test_rows test_rows.c rows.c LIBS gv_base pthread)
+gv_unit_test(test_probe_values test_probe_values.c probe_values.c LIBS m)
+target_include_directories(test_probe_values SYSTEM PRIVATE ${GV_CUDA_INCLUDE})
 
 # Edges of a fix file, on the software driver.
 gv_unit_test(test_graph_edges test_graph_edges.c graph_edges.c graph_pairing.c driver.c LIBS gv_trace gv_base soft_cuda dl)
