@@ -140,8 +140,8 @@ class Region:
                 if asked.get("step") != number:
                     asked.update(step=number, pages=list(function(number)))
                 found = asked["pages"]
-                if len(found) <= capacity:
-                    pages[:len(found)] = found
+                for i in range(len(found) if len(found) <= capacity else 0):
+                    pages[i] = found[i]
                 return len(found)
             except Exception as problem:  # pylint: disable=broad-except
                 print("gravel: the function of allow_callback failed:", repr(problem))

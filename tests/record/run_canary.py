@@ -4,12 +4,13 @@ say. The program checks its own results.
 usage: run_canary.py BUILD KERNELS [SCENARIO...]
 """
 
+import os
 import signal
 import subprocess
 import sys
 import unittest
 
-from run import BUILD, GRAVEL, KERNELS, Recorded, incompletes, races
+from run import BUILD, GRAVEL, HERE, KERNELS, Recorded, incompletes, races
 
 PROGRAM = BUILD + "/tests/record_canary"
 STEPS = 8
@@ -106,6 +107,20 @@ class Canary(unittest.TestCase):
         # The first step gives the hashes to compare with, then the third and sixth are hashed.
         self.assertEqual((facts["first_step"], facts["step"], facts["pages"]), (4, 6, "11"))
         self.assert_silent(self.record("graph-clean", ("--canary=log,every=3",)))
+
+    @unittest.skipIf(os.environ.get("GV_SANITIZE"), "a sanitizer's library would have to be loaded before Python is")
+    def test_the_module_for_python(self):
+        folder = os.path.join(HERE, "..", "..", "python")
+        for way in ("clean", "buggy"):
+            run = Recorded([sys.executable, "-B", os.path.join(HERE, "canary_module.py"), folder, way], ("--canary",),
+                           {"GRAVEL_STALL_SECONDS": "2000"})
+            self.addCleanup(run.folder.cleanup)
+            self.assertEqual((run.code, run.stdout), (0, "done\n"), run.stderr)
+            if way == "clean":
+                self.assert_silent(run)
+            else:
+                facts = canaries(run.checks[0])[0]["facts"]
+                self.assertEqual((facts["step"], facts["pages"], facts["writer"]), (4, "5", "memset"))
 
     # ---- Endings ----
 
