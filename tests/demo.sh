@@ -1,6 +1,7 @@
 #!/bin/sh
-# The main job in under a minute, on the software driver: an inference engine whose answers are sometimes wrong, what
-# gravel says of it after watching one decode step, and the repaired engine. tests/demo.sh BUILD
+# The main job in about a minute, on the software driver: an inference engine whose answers are sometimes wrong, what
+# gravel says of it after watching one decode step, the fewest edges that repair it, and the repaired engine.
+#     tests/demo.sh BUILD
 set -eu
 build=${1:?usage: tests/demo.sh BUILD}
 cd "$(dirname "$0")/.."
@@ -38,7 +39,18 @@ say "   In both layers: the tensor of the index's queries was dropped when the i
    allocator gave its block to pack_q's output at once, in the main stream, while the indexer's streams had not even
    begun. With fp8 keys or a batch of one the block is too small or another one fits better (docs/specimen.md)."
 
-say "4. The repaired engine keeps that tensor until the streams have joined:"
+say "4. What is the smallest fix? The fewest edges that order all of that, and what a person would write instead:"
+code=0
+run "$build/gravel" fix "$out/incident.gravel" -o "$out/fix.json"
+[ "$code" = 0 ] || { echo "demo: no fix was found"; exit 1; }
+
+say "   The same engine, unchanged, with these edges put into its graph while it runs; its streams still overlap:"
+code=0
+run "$build/gravel" run --soft --fix "$out/fix.json" -o "$out/fixed.gravel" -- \
+    "$build/gravel-specimen" run --batch 8 --buckets 8 --sessions 8 --rounds 1 | tee "$out/fixed.txt"
+grep -q 'wrong sessions 0 of 8' "$out/fixed.txt" || { echo "demo: the fix does not repair the engine"; exit 1; }
+
+say "5. The repaired engine keeps that tensor until the streams have joined:"
 code=0
 run "$build/gravel" run --soft -o "$out/repaired.gravel" -- \
     "$build/gravel-specimen" run --batch 8 --buckets 8 --sessions 8 --rounds 1 --repair
@@ -51,5 +63,6 @@ echo "(exit code $code)"
 say "On a machine with a GPU leave out --soft and name your own program:
     gravel run -o t.gravel -- python serve.py
     gravel check t.gravel
+    gravel fix t.gravel -o fix.json
 How the engine works and breaks: docs/specimen.md; its other faults: gravel-specimen faults. The smallest programs with
 one fault each are in twins/; \`make twins\` runs them all."

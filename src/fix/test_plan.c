@@ -18,7 +18,7 @@
 
 #define WRITE(name, ...) assert_int_equal(gv_write_##name(writer, &(gv_##name##_record){__VA_ARGS__}), GV_OK)
 
-enum { TRACES = 120, MOST_NODES = 12, BLOCKS = 6 };
+enum { TRACES = 60, MOST_NODES = 12, BLOCKS = 6 };
 
 static gv_writer *writer;
 static uint64_t seed;
