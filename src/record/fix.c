@@ -401,44 +401,67 @@ gv_fixing *gv_fix_instantiate(CUgraph graph, unsigned long long flags)
 
 // ---- Updates -------------------------------------------------------------------------------------------------
 
-// Carries what was added to one level of the exec's graph over to the new graph.
-static bool carry_over(gv_fixing *fixing, const gv_fixed *fixed)
+// Does the level lie in the graph that these steps lead to, or is it that graph?
+static bool lies_in(const fixed_level *level, const uint32_t *steps, size_t step_count)
 {
-    // By the levels of `fixed`: the new graph's level, and which of its nodes stands for which.
-    gv_level **levels = gv_calloc(fixed->count, sizeof(gv_level *));
+    return level->step_count >= step_count &&
+           (!step_count || memcmp(level->steps, steps, 2 * step_count * sizeof *steps) == 0);
+}
+
+// Carries what was added to the levels at and behind `root` over to the new graph that takes the place of `root`.
+static bool carry_over(gv_fixing *fixing, const gv_fixed *fixed, const uint32_t *root, size_t root_count)
+{
+    // By the levels of `fixed`: which nodes of the new graph stand for those of the level.
     uint32_t **pairs = gv_calloc(fixed->count, sizeof(uint32_t *));
     uint32_t *steps = gv_calloc(2 * MOST_STEPS, sizeof *steps);
-    bool carried = levels && pairs && steps;
+    bool carried = pairs && steps;
     for (size_t i = 0; i < fixed->count && carried; i++) {
         const fixed_level *from = &fixed->levels[i];
         gv_level *level = fixing->level;
         gv_structure structure;
+        size_t depth = 0;
+        if (!lies_in(from, root, root_count))
+            continue;
         // The steps lead through levels that were paired before this one.
-        for (size_t step = 0; step < from->step_count && level; step++) {
+        for (size_t step = root_count; step < from->step_count && level; step++, depth++) {
             size_t above = (size_t)(fixed_at(fixed, from->steps, step) - fixed->levels);
             uint32_t index = pairs[above][from->steps[2 * step]], body = from->steps[2 * step + 1];
-            steps[2 * step] = index;
-            steps[2 * step + 1] = body;
+            steps[2 * depth] = index;
+            steps[2 * depth + 1] = body;
             level = body < level->snapshot->nodes[index].body_count ? &level->bodies[index][body] : NULL;
         }
-        levels[i] = level;
         pairs[i] = gv_calloc(from->structure.count, sizeof *pairs[i]);
         carried = level && pairs[i] && gv_structure_read(level, &structure);
         if (!carried)
             break;
         carried = gv_structure_pair(&from->structure, &structure, pairs[i]);
         gv_structure_free(&structure);
-        level_plan *plan = carried && from->pair_count ? plan_for(fixing, level, steps, from->step_count) : NULL;
+        level_plan *plan = carried && from->pair_count ? plan_for(fixing, level, steps, depth) : NULL;
         for (size_t j = 0; plan && j < from->pair_count && carried; j++)
             carried = plan_pair(plan, pairs[i][from->pairs[2 * j]], pairs[i][from->pairs[2 * j + 1]], from->around[j]);
         carried = carried && (plan || !from->pair_count);
     }
     for (size_t i = 0; pairs && i < fixed->count; i++)
         gv_free(pairs[i]);
-    gv_free(levels);
     gv_free(pairs);
     gv_free(steps);
     return carried;
+}
+
+// Gives the new graph the edges that the executable graph has at `root` and behind it.
+static void carry(gv_fixing *fixing, const gv_fixed *fixed, const uint32_t *root, size_t root_count)
+{
+    fixing->entry = fixed->entry;
+    fixing->match = GV_FIX_MATCH_EXEC;
+    fixing->status = GV_FIX_APPLIED;
+    fixing->reason[0] = '\0';
+    fixing->keeps = carry_over(fixing, fixed, root, root_count);
+    if (fixing->keeps) {
+        apply(fixing);
+    } else {
+        free_plans(fixing);
+        refuse(fixing, "its structure is not that of the graph which the executable graph was made of");
+    }
 }
 
 gv_fixing *gv_fix_update(CUgraphExec handle, CUgraph graph)
@@ -461,19 +484,26 @@ gv_fixing *gv_fix_update(CUgraphExec handle, CUgraph graph)
                    "the executable graph that it updates was made without the edges, and an update cannot add any");
         return fixing;
     }
-    if (!fixing->level)
-        return fixing;
-    fixing->entry = fixed->entry;
-    fixing->match = GV_FIX_MATCH_EXEC;
-    fixing->status = GV_FIX_APPLIED;
-    fixing->reason[0] = '\0';
-    fixing->keeps = carry_over(fixing, fixed);
-    if (fixing->keeps) {
-        apply(fixing);
-    } else {
-        free_plans(fixing);
-        refuse(fixing, "its structure is not that of the graph which the executable graph was made of");
-    }
+    if (fixing->level)
+        carry(fixing, fixed, NULL, 0);
+    return fixing;
+}
+
+gv_fixing *gv_fix_child(CUgraphExec handle, CUgraphNode node, CUgraph child)
+{
+    gv_exec *exec = is_open ? gv_exec_find(handle) : NULL;
+    uint32_t root[2] = {exec && exec->fixed ? gv_exec_index_of(exec, node) : UINT32_MAX, 0};
+    bool inside = false;
+    if (root[0] == UINT32_MAX)
+        return NULL;
+    for (size_t i = 0; i < exec->fixed->count && !inside; i++)
+        inside = lies_in(&exec->fixed->levels[i], root, 1);
+    gv_fixing *fixing = inside ? read_graph(child) : NULL;
+    if (!fixing)
+        return NULL;
+    fixing->update = true;
+    if (fixing->level)
+        carry(fixing, exec->fixed, root, 1);
     return fixing;
 }
 

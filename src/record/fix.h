@@ -20,6 +20,10 @@ gv_fixing *gv_fix_instantiate(CUgraph graph, unsigned long long flags);
 // Before the driver updates one.
 gv_fixing *gv_fix_update(CUgraphExec exec, CUgraph graph);
 
+// Before the driver replaces a child graph in an executable graph: as an update, of that child graph. NULL also where
+// nothing was added inside of it.
+gv_fixing *gv_fix_child(CUgraphExec exec, CUgraphNode node, CUgraph child);
+
 // The driver refused the graph. If edges had been added to instantiate it they are taken away, and the call is to be
 // made again: true.
 bool gv_fix_retry(gv_fixing *fixing, CUresult result);

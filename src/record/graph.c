@@ -626,6 +626,15 @@ void gv_exec_now_unknown(CUgraphExec handle, const char *why)
     pthread_mutex_unlock(&lock);
 }
 
+uint32_t gv_exec_index_of(gv_exec *exec, CUgraphNode node)
+{
+    pthread_mutex_lock(&lock);
+    const template_node *found = template_of((exec_row *)exec, node);
+    uint32_t index = found && found->snapshot == exec->snapshot ? found->index : UINT32_MAX;
+    pthread_mutex_unlock(&lock);
+    return index;
+}
+
 gv_exec *gv_exec_find(CUgraphExec handle)
 {
     pthread_mutex_lock(&lock);

@@ -78,10 +78,10 @@ typedef struct gv_exec {
     unsigned values_written; // difference records that have values
 
     // Of padding checks and poison (src/record/perturb.h).
-    uint64_t padded_launches;          // launches with padded rows
-    bool pad_owed, pad_refused;        // the next one is to be checked; none ever is, and that was written
-    bool poison_owed, poison_refused;  // the same of launches with poisoned memory
-    unsigned perturb_attempts;         // how often checking has had to wait in vain
+    uint64_t padded_launches;         // launches with padded rows
+    bool pad_owed, pad_refused;       // the next one is to be checked; none ever is, and that was written
+    bool poison_owed, poison_refused; // the same of launches with poisoned memory
+    unsigned perturb_attempts;        // how often checking has had to wait in vain
 } gv_exec;
 
 // ---- Captures: which node came from which call ----
@@ -142,6 +142,10 @@ void gv_exec_child_changed(CUgraphExec handle, CUgraphNode node, CUgraph child);
 
 // Something changed the exec in a way that cannot be repeated.
 void gv_exec_now_unknown(CUgraphExec handle, const char *why);
+
+// The index of the program's node in the graph that the exec was made or last updated with; UINT32_MAX: it is not known
+// there, or lies in a child graph.
+uint32_t gv_exec_index_of(gv_exec *exec, CUgraphNode node);
 
 // The exec's row, or NULL. It stays valid until the exec is destroyed, which the program may not do while it is being
 // launched.

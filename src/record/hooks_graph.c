@@ -303,11 +303,13 @@ GV_HOOK(cuGraphExecKernelNodeSetParams, (CUgraphExec exec, CUgraphNode node, con
 
 GV_HOOK(cuGraphExecChildGraphNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraph child), (exec, node, child))
 {
-    if (!gv_enter())
+    if (!gv_enter_graph())
         return real(exec, node, child);
+    gv_fixing *fixing = gv_fix_child(exec, node, child);
     CUresult result = real(exec, node, child);
     if (result == CUDA_SUCCESS)
         gv_exec_child_changed(exec, node, child);
+    gv_fix_end(fixing, NULL);
     gv_leave();
     return result;
 }
@@ -322,15 +324,18 @@ static CUresult apply_any(CUgraphNode node, const void *params)
 
 GV_HOOK(cuGraphExecNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params), (exec, node, params))
 {
-    if (!gv_enter())
+    bool child = params && params->type == CU_GRAPH_NODE_TYPE_GRAPH;
+    if (!(child ? gv_enter_graph() : gv_enter()))
         return real(exec, node, params);
+    gv_fixing *fixing = child ? gv_fix_child(exec, node, params->graph.graph) : NULL;
     CUresult result = real(exec, node, params);
     if (result == CUDA_SUCCESS) {
-        if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        if (child)
             gv_exec_child_changed(exec, node, params->graph.graph);
         else
             gv_exec_node_changed(exec, node, apply_any, params);
     }
+    gv_fix_end(fixing, NULL);
     gv_leave();
     return result;
 }

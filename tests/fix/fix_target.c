@@ -198,6 +198,29 @@ static int child(twin *t)
     return finish(t, wrong);
 }
 
+// The child graph is captured anew for each launch, with other values, and replaced in the executable graph.
+static int new_child(twin *t)
+{
+    work w = new_work(t);
+    CUgraph graph, branch = capture(&w);
+    CUgraphNode first, node;
+    CUgraphExec exec;
+    int wrong = 0;
+    CHECK(cuGraphCreate(&graph, 0));
+    CHECK(cuGraphAddEmptyNode(&first, graph, NULL, 0));
+    CHECK(cuGraphAddChildGraphNode(&node, graph, &first, 1, branch));
+    CHECK(cuGraphInstantiate(&exec, graph, 0));
+    for (int i = 0; i < t->launches; i++) {
+        w.left_value = 10 + i;
+        w.right_value = 7000 + i;
+        branch = capture(&w);
+        CHECK(cuGraphExecChildGraphNodeSetParams(exec, node, branch));
+        CHECK(cuGraphDestroy(branch));
+        wrong += launch(&w, exec);
+    }
+    return finish(t, wrong);
+}
+
 // The branches are in the body of a conditional node.
 static int body(twin *t)
 {
@@ -345,11 +368,17 @@ static int threads(twin *t)
 static const struct {
     const char *name;
     int (*run)(twin *t);
-} scenarios[] = {{"plain", plain},    {"larger", larger},
-                 {"extra", extra},    {"update", update},
-                 {"child", child},    {"other-update", other_update},
-                 {"body", body},      {"set-parameters", set_parameters},
-                 {"memory", memory},  {"seen", seen},
+} scenarios[] = {{"plain", plain},
+                 {"larger", larger},
+                 {"extra", extra},
+                 {"update", update},
+                 {"child", child},
+                 {"new-child", new_child},
+                 {"other-update", other_update},
+                 {"body", body},
+                 {"set-parameters", set_parameters},
+                 {"memory", memory},
+                 {"seen", seen},
                  {"threads", threads}};
 
 int main(int argc, char **argv)

@@ -195,6 +195,12 @@ class Programs(Case):
     def test_a_child_graph(self):
         self.assert_fixed("child", self.fix_of("child", ("1/1.0", "use_left", "make_right")))
 
+    def test_a_child_graph_that_is_replaced(self):
+        fix = self.fix_of("new-child", ("1/1.0", "use_left", "make_right"))
+        self.assert_fixed("new-child", fix)
+        done = self.assert_fixed("new-child", fix, "--arm", "all")
+        self.assert_clean(done.traces[0])
+
     def test_a_body(self):
         self.assert_fixed("body", self.fix_of("body", ("1/0.0", "use_left", "make_right")))
 
