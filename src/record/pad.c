@@ -118,7 +118,7 @@ static gv_status change(gv_perturb *p, void *user, gv_error *error)
 
 static gv_status save_rows(gv_perturb *p, gv_range_set *saved, gv_error *error)
 {
-    gv_status status = gv_rows_list(&p->rows, &p->row_count) ? GV_OK : gv_fail(error, GV_ERR_MEMORY, "memory ran out");
+    gv_status status = gv_perturb_list_rows(p, error);
     bool changeable = false;
     for (size_t i = 0; i < p->row_count && !status; i++) {
         gv_range padding = gv_perturb_padding(p, &p->rows[i]);
@@ -358,6 +358,7 @@ bool gv_pad_launch(gv_graph_launch launch, gv_exec *exec, CUstream stream, bool 
     p.record.what = GV_PERTURBED_PADDING;
     gv_rows_batch(&p.real, &p.captured);
     bool launched = gv_perturb_launch(&p, save_rows, check, result, &why);
+    exec->pad_refused |= p.unfinished; // what waits for the program now will wait for it again
     if (launched)
         exec->pad_owed = false;
     else

@@ -74,6 +74,24 @@ bool gv_perturb_words(gv_perturb *p, gv_range_set *set)
 
 // ---- Rows --------------------------------------------------------------------------------------------------------
 
+gv_status gv_perturb_list_rows(gv_perturb *p, gv_error *error)
+{
+    CUdevice device = 0;
+    size_t kept = 0;
+    if (!gv_rows_list(&p->rows, &p->row_count))
+        return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
+    bool known = gv_cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS;
+    for (size_t i = 0; i < p->row_count; i++) {
+        int ordinal = -1;
+        if (gv_cuda.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p->rows[i].address) ==
+                CUDA_SUCCESS &&
+            known && ordinal == (int)device)
+            p->rows[kept++] = p->rows[i];
+    }
+    p->row_count = kept;
+    return GV_OK;
+}
+
 gv_range gv_perturb_real(const gv_perturb *p, const gv_rows *rows)
 {
     uint64_t end = gv_rows_end(rows, p->captured), real = gv_rows_real_end(rows, p->real);

@@ -97,7 +97,10 @@ void gv_perturb_find_node(gv_perturb *p, gv_perturb_change change, void *user, c
 // Writes an effect: fills in the launch and encodes at most the first 4,096 ranges.
 void gv_perturb_write_effect(gv_perturb *p, gv_effect_record *effect, const gv_range_set *ranges);
 
-// The part of declared rows that is real, padding, all that a graph for p->captured rows has, in this launch.
+// Lists what is declared of this device's memory in p->rows.
+gv_status gv_perturb_list_rows(gv_perturb *p, gv_error *error);
+
+// The part of declared rows that is real, and that is padding, in this launch.
 gv_range gv_perturb_real(const gv_perturb *p, const gv_rows *rows);
 gv_range gv_perturb_padding(const gv_perturb *p, const gv_rows *rows);
 

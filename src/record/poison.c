@@ -39,7 +39,7 @@ bool gv_poison_is_due(gv_exec *exec)
 
 static gv_status list_rows(gv_perturb *p, gv_range_set *saved, gv_error *error)
 {
-    return gv_rows_list(&p->rows, &p->row_count) ? GV_OK : gv_fail(error, GV_ERR_MEMORY, "memory ran out");
+    return gv_perturb_list_rows(p, error);
 }
 
 static bool set_of(gv_perturb *p, gv_range_set *set, uint64_t start, uint64_t end)
@@ -326,6 +326,7 @@ bool gv_poison_launch(gv_graph_launch launch, gv_exec *exec, CUstream stream, bo
     p.real = p.captured = UINT64_MAX;
     gv_rows_batch(&p.real, &p.captured);
     bool launched = gv_perturb_launch(&p, list_rows, check, result, &why);
+    exec->poison_refused |= p.unfinished; // as in pad.c
     if (launched)
         exec->poison_owed = false;
     else

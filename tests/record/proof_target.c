@@ -377,12 +377,12 @@ static void *write_beside(void *context)
     CHECK(cuCtxSetCurrent(context));
     CHECK(cuStreamCreate(&mine, CU_STREAM_NON_BLOCKING));
     int value = 0;
-    while (writing) {
+    do {
         CHECK(cuMemcpyHtoDAsync(other, &value, sizeof value, mine));
         CHECK(cuMemsetD32Async(other + 4, (unsigned)value, 1, mine));
         CHECK(cuStreamSynchronize(mine));
         value++;
-    }
+    } while (writing);
     int last[2];
     CHECK(cuMemcpyDtoH(last, other, sizeof last));
     EXPECT(last[0] == value - 1 && last[1] == value - 1);
