@@ -82,6 +82,7 @@ static void region_free(gv_watched *r)
     interval_free(&r->hashing);
     gv_page_set_free(&r->changed);
     gv_free(r->tensors);
+    gv_free(r->reading);
     gv_free(r);
 }
 
@@ -136,16 +137,31 @@ void gv_canary_end_region(gv_watched *r, enum gv_region_end_reason why, bool for
         gv_page_set_free(&t->pages);
         gv_free(t);
     }
-    if (forget) {
+    gv_watched_ended *ended = forget || !r->hashed ? NULL : gv_calloc(1, sizeof *ended);
+    if (ended) {
+        *ended = (gv_watched_ended){gv_the_canary.ended, r->context, r->hashed};
+        gv_the_canary.ended = ended;
+    } else {
         gv_hashed_forget(r->hashed);
-    } else if (r->hashed) {
-        CUcontext popped = NULL;
-        gv_cuda.cuCtxPushCurrent(r->context);
-        gv_hashed_close(r->hashed);
-        gv_cuda.cuCtxPopCurrent(&popped);
     }
     region_free(r);
     atomic_store(&gv_the_canary.any_region, gv_the_canary.regions != NULL);
+}
+
+void gv_canary_free_ended(void)
+{
+    pthread_mutex_lock(&gv_the_canary.lock);
+    gv_watched_ended *ended = gv_the_canary.ended;
+    gv_the_canary.ended = NULL;
+    pthread_mutex_unlock(&gv_the_canary.lock);
+    for (gv_watched_ended *next; ended; ended = next) {
+        CUcontext popped = NULL;
+        next = ended->next;
+        gv_cuda.cuCtxPushCurrent(ended->context);
+        gv_hashed_close(ended->hashed);
+        gv_cuda.cuCtxPopCurrent(&popped);
+        gv_free(ended);
+    }
 }
 
 void gv_canary_break(gv_watched *r, const char *why)
@@ -258,6 +274,16 @@ void gv_canary_region_end(uint64_t id)
     else if (r)
         gv_canary_end_region(r, GV_REGION_ENDED, false);
     pthread_mutex_unlock(&gv_the_canary.lock);
+    gv_canary_free_ended();
+}
+
+static bool has_tensor(const gv_watched_tensor *tensors, size_t count, const gv_watched_selector *freed)
+{
+    for (size_t i = 0; i < count; i++)
+        if (tensors[i].address < freed->end &&
+            freed->start < tensors[i].address + tensors[i].count * tensors[i].index_bytes)
+            return true;
+    return false;
 }
 
 void gv_canary_freeing(uint64_t address, uint64_t size)
@@ -265,20 +291,21 @@ void gv_canary_freeing(uint64_t address, uint64_t size)
     gv_watched_selector freed = {.start = address, .end = address + size};
     if (!size || !atomic_load_explicit(&gv_the_canary.any_region, memory_order_relaxed))
         return;
-    bool any = false;
+    bool any = false, read = false;
     pthread_mutex_lock(&gv_the_canary.lock);
     for (gv_watched *r = gv_the_canary.regions; r; r = r->next) {
         any |= gv_canary_selected(r, &freed);
-        for (size_t i = 0; i < r->tensor_count; i++) {
-            const gv_watched_tensor *t = &r->tensors[i];
-            if (t->address < freed.end && freed.start < t->address + t->count * t->index_bytes) {
-                // It cannot be read any more, and what it would have allowed is not known.
-                r->tensor_count = 0;
-                r->now.unknown = true;
-            }
+        if (has_tensor(r->tensors, r->tensor_count, &freed)) {
+            // It cannot be read any more, and what it would have allowed is not known.
+            r->tensor_count = 0;
+            r->now.unknown = true;
         }
+        read |= r->pending && has_tensor(r->reading, r->reading_count, &freed);
     }
     pthread_mutex_unlock(&gv_the_canary.lock);
+    // Memory that a kernel of ours still reads may not go: that would be the end of the program's context.
+    if (read)
+        gv_canary_settle();
     if (!any)
         return;
     gv_canary_settle_all(&freed, gv_state.options.stall_seconds);
@@ -291,6 +318,7 @@ void gv_canary_freeing(uint64_t address, uint64_t size)
         gv_canary_end_region(r, GV_REGION_FREED, r->pending);
     }
     pthread_mutex_unlock(&gv_the_canary.lock);
+    gv_canary_free_ended();
 }
 
 void gv_canary_settle(void)
@@ -315,6 +343,7 @@ static void contexts_end(CUcontext ending, int device)
             (device < 0 || gv_the_canary.contexts[i].device == device))
             gv_the_canary.contexts[i] = gv_the_canary.contexts[--gv_the_canary.context_count];
     pthread_mutex_unlock(&gv_the_canary.lock);
+    gv_canary_free_ended();
 }
 
 void gv_canary_context_ends(CUcontext ending)

@@ -48,9 +48,9 @@ typedef struct gv_watched {
     gv_hashed *hashed;   // NULL until its first step ends
     bool pending, first; // a hash is under way; and it is the first one
     gv_watched_steps now, hashing;
-    gv_page_set changed; // scratch
-    gv_watched_tensor *tensors;
-    size_t tensor_count, tensor_capacity;
+    gv_page_set changed;                  // scratch
+    gv_watched_tensor *tensors, *reading; // to be read when the step ends; perhaps being read now
+    size_t tensor_count, tensor_capacity, reading_count, reading_capacity;
     gravel_allow_function *callback;
     void *user;
     uint64_t hits;
@@ -65,6 +65,13 @@ typedef struct gv_watched_transfer {
 typedef struct gv_watched_group {
     uint64_t number, steps;
 } gv_watched_group;
+
+// What a region that has ended had on the device: freeing it may wait for the device.
+typedef struct gv_watched_ended {
+    struct gv_watched_ended *next;
+    CUcontext context;
+    gv_hashed *hashed;
+} gv_watched_ended;
 
 // The kernels of a context; tested before they are used.
 typedef struct gv_watched_context {
@@ -89,6 +96,7 @@ typedef struct gv_canary {
     size_t group_count, group_capacity;
     gv_watched_context *contexts;
     size_t context_count, context_capacity;
+    gv_watched_ended *ended;
     uint64_t last_region, last_transfer;
     atomic_uint armed_for_hits;
     atomic_bool failed; // for good: the self-test, or a driver that refuses
@@ -111,7 +119,8 @@ gv_watched_group *gv_canary_group_of(uint64_t number); // NULL: memory is out
 // Writes the region's record, before the first one that names it: its group is known by then.
 void gv_canary_announce(gv_watched *r);
 
-// Takes the region out of everything. `forget`: its memory on the device is gone, or still in use.
+// Takes the region out of everything; gv_canary_free_ended is to be called without the lock. `forget`: its memory on
+// the device is gone, or still in use.
 void gv_canary_end_region(gv_watched *r, enum gv_region_end_reason why, bool forget);
 
 // The same, because of a failure.
@@ -126,6 +135,9 @@ bool gv_canary_selected(const gv_watched *r, const gv_watched_selector *s);
 void gv_canary_resolve(gv_watched *r);
 
 // ---- Without it ----
+// Frees what ended regions had on the device.
+void gv_canary_free_ended(void);
+
 // Waits until no hash of these regions is under way.
 void gv_canary_settle_all(const gv_watched_selector *s, double seconds);
 

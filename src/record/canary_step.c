@@ -95,7 +95,11 @@ static void hit(gv_watched *r, const gv_region_step_record *record)
     }
     if (!gv_the_canary.options.aborts)
         return;
-    gv_end_record end = {.operations = gv_last_operation(), .reason = 2};
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gv_end_record end = {.time_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+                         .operations = gv_last_operation(),
+                         .reason = 2};
     gv_write_end(gv_state.writer, &end);
     gv_flush();
     gv_say("--canary=abort ends the program here; the trace is complete");
@@ -117,6 +121,7 @@ void gv_canary_resolve(gv_watched *r)
                                     .hash = head->total};
     size_t count = head->listed < r->pages ? head->listed : (size_t)r->pages, listed = 0;
     r->pending = false;
+    r->reading_count = 0;
     gv_page_set_clear(&r->changed);
     for (size_t k = 0; k < count; k++) {
         if (entries[k].flags & GV_HASH_CHANGED)
@@ -204,7 +209,7 @@ void gv_canary_settle_all(const gv_watched_selector *s, double seconds)
 // ---- The end of a step -------------------------------------------------------------------------------------------
 
 // The kernels of the current context, loaded and tested.
-static gv_hasher *hasher_of(CUcontext current, CUdevice device, CUstream stream, gv_error *error)
+static gv_hasher *hasher_of(CUcontext current, CUdevice device, gv_error *error)
 {
     for (size_t i = 0; i < gv_the_canary.context_count; i++)
         if (gv_the_canary.contexts[i].context == current)
@@ -218,7 +223,7 @@ static gv_hasher *hasher_of(CUcontext current, CUdevice device, CUstream stream,
     gv_status status = gv_hasher_open(gv_state.soft, &made, error);
     gv_source_loading_own(false);
     if (status == GV_OK)
-        status = gv_hasher_self_test(made, stream, gv_the_canary.options.self_test_fails, error);
+        status = gv_hasher_self_test(made, gv_the_canary.options.self_test_fails, error);
     if (status != GV_OK) {
         gv_hasher_close(made);
         return NULL;
@@ -255,7 +260,7 @@ static gv_status enqueue(gv_watched *r, CUstream stream, gv_error *error)
     gv_status status = GV_OK;
     r->first = !r->hashed;
     if (!r->hashed) {
-        gv_hasher *hasher = hasher_of(r->context, r->device, stream, error);
+        gv_hasher *hasher = hasher_of(r->context, r->device, error);
         if (!hasher)
             return error->status;
         status = gv_hashed_open(hasher, r->base, r->bytes, r->page_bytes, stream, &r->hashed, error);
@@ -287,7 +292,12 @@ static gv_status read_tensors(gv_watched *r, CUstream stream, gv_error *error)
     gv_status status = GV_OK;
     for (size_t i = 0; i < r->tensor_count && status == GV_OK; i++) {
         const gv_watched_tensor *t = &r->tensors[i];
-        if (r->hashed)
+        // Kept until the hash has come to its end, lest the tensor be freed while it is read.
+        if (r->hashed && !GV_GROW(r->reading, r->reading_capacity, r->reading_count + 1))
+            status = gv_fail(error, GV_ERR_MEMORY, "memory ran out");
+        else if (r->hashed)
+            r->reading[r->reading_count++] = *t;
+        if (r->hashed && status == GV_OK)
             status = gv_hashed_mark(r->hashed, stream, t->address, t->count, t->index_bytes, t->slots_per_page, error);
     }
     r->tensor_count = 0;

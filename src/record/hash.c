@@ -21,6 +21,8 @@ enum { THREADS = 256, WARP = 32, MOST_BLOCKS = 4096, HEAD_BYTES = 64 };
 struct gv_hasher {
     CUmodule module;
     CUfunction chunks, mark, anew, pages, finish;
+    CUdeviceptr scratch; // of the self-test, with its region
+    gv_hashed *tested;
 };
 
 struct gv_hashed {
@@ -84,7 +86,12 @@ gv_status gv_hasher_open(bool soft, gv_hasher **hasher, gv_error *error)
 
 void gv_hasher_close(gv_hasher *hasher)
 {
-    if (hasher && hasher->module)
+    if (!hasher)
+        return;
+    gv_hashed_close(hasher->tested);
+    if (hasher->scratch)
+        gv_cuda.cuMemFree(hasher->scratch);
+    if (hasher->module)
         gv_cuda.cuModuleUnload(hasher->module);
     gv_free(hasher);
 }
@@ -297,35 +304,44 @@ static gv_status test_hash(gv_hashed *h, CUstream stream, uint32_t *changed, uin
     return GV_OK;
 }
 
-gv_status gv_hasher_self_test(gv_hasher *hasher, CUstream stream, bool change_nothing, gv_error *error)
+static gv_status run_test(gv_hasher *hasher, CUstream stream, bool change_nothing, gv_error *error)
 {
     const uint8_t byte = 0x5b;
-    CUdeviceptr scratch = 0;
-    gv_hashed *h = NULL;
     uint32_t first = 0, still = 0, changed = 0, page = 0;
-    CUresult result = gv_cuda.cuMemAlloc(&scratch, TEST_PAGES * TEST_PAGE);
+    CUresult result = hasher->scratch ? CUDA_SUCCESS : gv_cuda.cuMemAlloc(&hasher->scratch, TEST_PAGES * TEST_PAGE);
     if (result == CUDA_SUCCESS)
-        result = gv_cuda.cuMemsetD8Async(scratch, 0xa7, TEST_PAGES * TEST_PAGE, stream);
-    gv_status status = result == CUDA_SUCCESS
-                           ? gv_hashed_open(hasher, scratch, TEST_PAGES * TEST_PAGE, TEST_PAGE, stream, &h, error)
-                           : driver_failed(error, "no memory for its self-test", result);
+        result = gv_cuda.cuMemsetD8Async(hasher->scratch, 0xa7, TEST_PAGES * TEST_PAGE, stream);
+    if (result != CUDA_SUCCESS)
+        return driver_failed(error, "no memory for its self-test", result);
+    gv_hashed_close(hasher->tested);
+    gv_status status =
+        gv_hashed_open(hasher, hasher->scratch, TEST_PAGES * TEST_PAGE, TEST_PAGE, stream, &hasher->tested, error);
     if (status == GV_OK)
-        status = test_hash(h, stream, &first, &page, error);
+        status = test_hash(hasher->tested, stream, &first, &page, error);
     if (status == GV_OK)
-        status = test_hash(h, stream, &still, &page, error);
+        status = test_hash(hasher->tested, stream, &still, &page, error);
     if (status == GV_OK && !change_nothing) {
-        result = gv_cuda.cuMemcpyHtoDAsync(scratch + CHANGED_PAGE * TEST_PAGE + TEST_PAGE - 1, &byte, 1, stream);
+        CUdeviceptr at = hasher->scratch + CHANGED_PAGE * TEST_PAGE + TEST_PAGE - 1;
+        result = gv_cuda.cuMemcpyHtoDAsync(at, &byte, 1, stream);
         if (result != CUDA_SUCCESS)
             status = driver_failed(error, "its scratch memory could not be written", result);
     }
     if (status == GV_OK)
-        status = test_hash(h, stream, &changed, &page, error);
+        status = test_hash(hasher->tested, stream, &changed, &page, error);
     if (status == GV_OK && (first != TEST_PAGES || still != 0 || changed != 1 || page != CHANGED_PAGE))
         status = gv_fail(error, GV_ERR_IO,
                          "of %d pages of scratch memory it saw %u change where none did, and %u where one did",
                          TEST_PAGES, still, changed);
-    gv_hashed_close(h);
-    if (scratch)
-        gv_cuda.cuMemFree(scratch);
+    return status;
+}
+
+gv_status gv_hasher_self_test(gv_hasher *hasher, bool change_nothing, gv_error *error)
+{
+    CUstream stream = NULL;
+    CUresult result = gv_cuda.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    if (result != CUDA_SUCCESS)
+        return driver_failed(error, "no stream for its self-test", result);
+    gv_status status = run_test(hasher, stream, change_nothing, error);
+    gv_cuda.cuStreamDestroy(stream);
     return status;
 }

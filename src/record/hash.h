@@ -16,9 +16,10 @@ typedef struct gv_hasher gv_hasher;
 gv_status gv_hasher_open(bool soft, gv_hasher **hasher, gv_error *error);
 void gv_hasher_close(gv_hasher *hasher);
 
-// Hashes a scratch region, changes one byte of it (or none, with `change_nothing`, to see the test fail) and expects to
-// be told of the page. GV_OK: the canary sings.
-gv_status gv_hasher_self_test(gv_hasher *hasher, CUstream stream, bool change_nothing, gv_error *error);
+// Hashes a scratch region, in a stream of its own, changes one byte of it (or none, with `change_nothing`, to see the
+// test fail) and expects to be told of the page. GV_OK: the canary sings. The scratch memory is kept until the hasher
+// is closed: freeing it would wait for all other work of the device.
+gv_status gv_hasher_self_test(gv_hasher *hasher, bool change_nothing, gv_error *error);
 
 // Most pages of a region, and most chunks of all its pages together.
 #define GV_HASH_MOST_PAGES  (UINT64_C(1) << 30)

@@ -452,7 +452,7 @@ typedef struct gv_numbers {
 #define GV_END_FIELDS(FIELD)                               \
     FIELD(1, NUMBER, time_ns)                              \
     FIELD(2, NUMBER, operations) /* how many there were */ \
-    FIELD(3, NUMBER, reason)     /* 0 exit, 1 exec replaced the program */
+    FIELD(3, NUMBER, reason)     /* 0 exit, 1 exec replaced the program, 2 --canary=abort */
 
 // ---- Values -------------------------------------------------------------------------------------------------
 
