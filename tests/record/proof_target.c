@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ROWS = 4, WIDTH = 8, ROW = WIDTH * 4, BYTES = ROWS * ROW };
 
@@ -367,7 +368,7 @@ static void pad_nonsense(void)
     pad_skipped();
 }
 
-static atomic_bool writing = true;
+static atomic_bool writing = true, has_written;
 static CUdeviceptr other;
 
 // Writes into memory that the graph may write, while it is launched and checked.
@@ -382,6 +383,7 @@ static void *write_beside(void *context)
         CHECK(cuMemsetD32Async(other + 4, (unsigned)value, 1, mine));
         CHECK(cuStreamSynchronize(mine));
         value++;
+        has_written = true;
     } while (writing);
     int last[2];
     CHECK(cuMemcpyDtoH(last, other, sizeof last));
@@ -401,6 +403,8 @@ static void pad_beside(void)
     gravel_real_rows(2);
     if (pthread_create(&thread, NULL, write_beside, context))
         fail("pthread_create", __LINE__, 0);
+    while (!has_written)
+        usleep(1000);
     for (int i = 0; i < 10; i++)
         launch(exec);
     writing = false;
