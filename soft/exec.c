@@ -6,6 +6,8 @@
 #include "soft/event.h"
 #include "soft/stream.h"
 
+#include <stdlib.h>
+
 // ---- Plans ----
 
 void plan_drop(struct plan *plan)
@@ -180,6 +182,16 @@ enum {
                   CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY
 };
 
+// GRAVEL_SOFT_MOST_EDGES: a real driver may refuse a graph for reasons of its own, and programs have to live with that.
+static bool has_too_many_edges(CUgraph graph)
+{
+    const char *most = getenv("GRAVEL_SOFT_MOST_EDGES");
+    size_t count = 0;
+    for (size_t i = 0; most && i < graph->count; i++)
+        count += graph->nodes[i]->dependencies.count;
+    return most && count > strtoull(most, NULL, 10);
+}
+
 static CUresult instantiate(CUgraphExec *exec, CUgraph graph, cuuint64_t flags, CUgraphInstantiateResult *why)
 {
     CUcontext context;
@@ -192,6 +204,8 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, cuuint64_t flags, 
         return CUDA_ERROR_INVALID_VALUE;
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
         return CUDA_ERROR_NOT_SUPPORTED;
+    if (has_too_many_edges(graph))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     result = capture_forbid_unsafe();
     if (result == CUDA_SUCCESS)
         result = conditional_check(graph, 0, why);

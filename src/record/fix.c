@@ -377,7 +377,9 @@ static gv_fixing *look_up(CUgraph graph)
     const gv_fix_entry *nearest;
     fixing->entry = gv_fix_entries_find(&entries, fixing->level, &prints, &fixing->match, &nearest, fixing->reason,
                                         sizeof fixing->reason);
-    fixing->status = fixing->entry ? GV_FIX_APPLIED : GV_FIX_NOT_NAMED;
+    fixing->status = fixing->entry                        ? GV_FIX_APPLIED
+                     : fixing->match == GV_FIX_MATCH_NONE ? GV_FIX_NOT_NAMED
+                                                          : GV_FIX_REFUSED;
     if (!fixing->entry)
         fixing->entry = nearest;
     return fixing;

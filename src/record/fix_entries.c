@@ -223,6 +223,7 @@ const gv_fix_entry *gv_fix_entries_find(const gv_fix_entries *entries, const gv_
                      "too",
                      found->record.id, entry->record.id);
             *nearest = found;
+            *match = GV_FIX_MATCH_WITHOUT_SHAPES;
             return NULL;
         }
         found = entry;

@@ -33,7 +33,8 @@ gv_status gv_fix_entries_read(const char *path, gv_fix_entries *entries, gv_erro
 void gv_fix_entries_free(gv_fix_entries *entries);
 
 // The entry that fits the graph: by the exact fingerprint, else by the one without shapes. NULL: none does; `reason`
-// then says what differs from *nearest, which may be NULL too.
+// then says what differs from *nearest, which may be NULL too. NULL with a match without shapes: several fit, and their
+// edges differ.
 const gv_fix_entry *gv_fix_entries_find(const gv_fix_entries *entries, const gv_level *level,
                                         const gv_fingerprints *prints, enum gv_fix_match *match,
                                         const gv_fix_entry **nearest, char *reason, size_t size);

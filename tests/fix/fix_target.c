@@ -105,6 +105,11 @@ static int larger(twin *t)
     return plain_of(t, 4 * TWIN_COUNT, false);
 }
 
+static int largest(twin *t)
+{
+    return plain_of(t, 8 * TWIN_COUNT, false);
+}
+
 // Another version of the program: one more node.
 static int extra(twin *t)
 {
@@ -368,17 +373,12 @@ static int threads(twin *t)
 static const struct {
     const char *name;
     int (*run)(twin *t);
-} scenarios[] = {{"plain", plain},
-                 {"larger", larger},
-                 {"extra", extra},
-                 {"update", update},
-                 {"child", child},
-                 {"new-child", new_child},
-                 {"other-update", other_update},
-                 {"body", body},
-                 {"set-parameters", set_parameters},
-                 {"memory", memory},
-                 {"seen", seen},
+} scenarios[] = {{"plain", plain},         {"larger", larger},
+                 {"largest", largest},     {"extra", extra},
+                 {"update", update},       {"child", child},
+                 {"new-child", new_child}, {"other-update", other_update},
+                 {"body", body},           {"set-parameters", set_parameters},
+                 {"memory", memory},       {"seen", seen},
                  {"threads", threads}};
 
 int main(int argc, char **argv)

@@ -56,11 +56,12 @@ class Case(unittest.TestCase):
         env = dict(os.environ, **(environment or {}))
         return Done(subprocess.run([GRAVEL, *arguments], capture_output=True, text=True, env=env, cwd=self.folder))
 
-    def run_it(self, program, *options, seed=None):
+    def run_it(self, program, *options, seed=None, **environment):
         """Runs a program under gravel run; a seed makes its schedule."""
         self.runs += 1
         before = set(os.listdir(self.folder))
-        environment = {"GRAVEL_SOFT_SCHEDULE": f"seed:{seed}"} if seed is not None else {}
+        if seed is not None:
+            environment["GRAVEL_SOFT_SCHEDULE"] = f"seed:{seed}"
         done = self.gravel("run", "--soft", "-o", f"run{self.runs}.%p.gravel", *options, "--", *program,
                            environment=environment)
         new = sorted(set(os.listdir(self.folder)) - before)
@@ -228,6 +229,20 @@ class Programs(Case):
         self.assertIn("in another size", done.err)
         self.assertEqual([row["match"] for row in self.applied(done.traces[0])], ["without shapes"])
 
+    def test_two_entries_that_fit_and_differ(self):
+        # Made from two sizes, each with an edge of its own; the third size is neither.
+        first = self.fix_of("plain")
+        with open(first) as file:
+            both = json.load(file)
+        second = self.make_fix(self.record(self.target("larger")), ("1", "make_left", "make_right"))
+        with open(second) as file:
+            both["graphs"] += json.load(file)["graphs"]
+        fix = self.path("both.json")
+        with open(fix, "w") as file:
+            json.dump(both, file)
+        os.rename(fix, fix := self.path("fix.json"))
+        self.assert_refused("largest", fix, "graphs 1 and 2 of the fix file")
+
     def test_another_program(self):
         fix = self.fix_of("plain")
         done = self.assert_refused("extra", fix, "has 5 nodes, and this one 6")
@@ -260,6 +275,19 @@ class Programs(Case):
         self.assert_refused("plain", fix, "would make a cycle")
         fix = self.fix_of("plain", ("1", "use_left", "make_right"), ("1", "use_right", "make_left"))
         self.assert_refused("plain", fix, "would make a cycle")
+
+    def test_a_driver_that_does_not_take_the_edges(self):
+        fix = self.fix_of("plain")
+        bare = self.bare(self.target("plain"), 1)
+        done = self.run_it(self.target("plain"), "--fix", fix, seed=1, GRAVEL_SOFT_MOST_EDGES="3")
+        self.assertEqual((done.code, done.out), (bare.code, bare.out), done.err)
+        self.assertIn("did not take the graph with the added edges", done.err)
+        self.assertEqual([row["status"] for row in self.applied(done.traces[0])], ["failed"])
+        # One that does not take the program's own graph either: the program gets that, and nothing is said of edges.
+        done = self.run_it(self.target("plain"), "--fix", fix, seed=1, GRAVEL_SOFT_MOST_EDGES="2")
+        self.assertEqual((done.code, done.wrong), (1, []))
+        self.assertIn("CUDA_ERROR_OUT_OF_MEMORY", done.err)
+        self.assertNotIn("did not take", done.err)
 
     def test_memory_nodes_are_refused(self):
         self.assert_refused("memory", self.fix_of("memory"), "allocates or frees memory in its nodes")
