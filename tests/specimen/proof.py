@@ -15,6 +15,8 @@ GRAVEL, SPECIMEN = BUILD + "/gravel", BUILD + "/gravel-specimen"
 SMALL = ["run", "--sessions", "8", "--rounds", "1", "--batch", "4", "--buckets", "4", "--repair"]
 PROBED = ["run", "--sessions", "6", "--rounds", "1", "--batch", "3", "--hold", "20000", "--probe"]
 failures = []
+# However slow the machine is, no launch counts as one that hangs, and no search as one that takes too long.
+os.environ.update(GRAVEL_STALL_SECONDS="900", GRAVEL_SEARCH_SECONDS="900")
 
 
 def record(folder, options, arguments, schedule):
