@@ -430,6 +430,7 @@ static void add_lines(const run_options *run, const gv_output *output)
 
 typedef struct totals {
     size_t graphs, recorded, refused, compared, differing, not_compared;
+    size_t repeated, effects, not_repeated; // with other padding or poison
 } totals;
 
 static void count_trace(const gv_trace *trace, totals *sum)
@@ -447,6 +448,11 @@ static void count_trace(const gv_trace *trace, totals *sum)
         sum->not_compared += !compared;
         sum->differing += compared && trace->checked[i].different_bytes;
     }
+    for (size_t i = 0; i < trace->perturbed_count; i++) {
+        sum->repeated += trace->perturbed[i].status == GV_PERTURBED_CHECKED;
+        sum->not_repeated += trace->perturbed[i].status != GV_PERTURBED_CHECKED;
+    }
+    sum->effects += trace->effect_count;
 }
 
 static void tell_traces(const run_options *run, const totals *sum)
@@ -472,6 +478,15 @@ static void tell_traces(const run_options *run, const totals *sum)
         gv_string_add(&text, sum->differing == 1 ? " differs" : " differ");
         if (sum->not_compared)
             gv_string_add(&text, ", %s NOT compared", gv_number(sum->not_compared));
+    }
+    if (run->pad || run->poison) {
+        gv_string_add(&text, "; %s repeated with other %s", gv_count(sum->repeated, "launch", "launches"),
+                      !run->poison ? "padding"
+                      : !run->pad  ? "scratch memory"
+                                   : "padding or scratch memory");
+        gv_string_add(&text, ", %s", gv_count(sum->effects, "effect", "effects"));
+        if (sum->not_repeated)
+            gv_string_add(&text, ", %s NOT checked", gv_number(sum->not_repeated));
     }
     gv_say("%s", gv_string_text(&text));
     if (!run->error_exitcode && !run->light) {
