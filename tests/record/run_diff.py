@@ -185,7 +185,11 @@ class Differential(unittest.TestCase):
     def test_other_threads_are_held_meanwhile(self):
         self.record("threads")
         self.assertEqual(diffs(self.report), [])
-        self.assertEqual(not_compared(self.report), [])
+        # On a machine that stops the other thread for seconds inside the driver the graph may be given up; in any other
+        # case launches are compared.
+        reasons = {finding["reason"] for finding in not_compared(self.report)}
+        self.assertLessEqual(reasons, {"other work in its context did not come to an end"})
+        self.assertTrue(reasons or "equal" in {row["status"] for row in self.rows})
 
     def test_a_kill_leaves_a_trace(self):
         run = Recorded([TARGET, "killed", KERNELS], (EVERY,))
