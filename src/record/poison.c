@@ -127,8 +127,8 @@ static gv_status fill(gv_perturb *p, void *user, gv_error *error)
 
 // ---- What comes of it --------------------------------------------------------------------------------------------
 
-// Memory differs from `image` in `different`; takes out what of it is poison still: that was not written. Real rows of
-// outputs have to be written. Memory is poisoned afterwards.
+// `different` is how memory differs from what it should be; takes out what of it is poison still: that was not written.
+// Real rows of outputs have to be written. To see what is poison, memory is poisoned once more, and put back.
 static bool without_poison(checking *c, const gv_range_set *different, gv_range_set *effect)
 {
     gv_perturb *p = c->p;
@@ -140,14 +140,19 @@ static bool without_poison(checking *c, const gv_range_set *different, gv_range_
                     gv_perturb_both(p, different, &c->real, &outputs) && gv_perturb_add(p, effect, &outside) &&
                     gv_perturb_add(p, effect, &outputs);
     if (going_on && inside.count) {
-        values = gv_perturb_keep(p, &inside);
+        values = gv_perturb_keep(p, &c->poisoned);
         going_on = values != NULL;
         p->disturbed = true;
-        if (going_on && fill(p, c, &error)) {
+        gv_status status = going_on ? fill(p, c, &error) : GV_OK;
+        going_on = going_on && !status && gv_perturb_differences(p, values, &inside, &written) &&
+                   gv_perturb_add(p, effect, &written);
+        // The nodes that follow must not meet poison in place of what has been computed.
+        if (values && !status)
+            status = gv_image_restore(p->compare, values, NULL, &error);
+        if (status) {
             gv_perturb_fails(p, "%.400s", error.text);
             going_on = false;
         }
-        going_on = going_on && gv_perturb_differences(p, values, NULL, &written) && gv_perturb_add(p, effect, &written);
         gv_perturb_drop(p, values);
     }
     gv_range_set_free(&inside);
@@ -210,7 +215,6 @@ static void look(void *user, const gv_snapshot *snapshot, uint32_t node, uint64_
         l->kept = gv_perturb_keep(l->c->p, &l->c->p->saved);
         return;
     }
-    // Poisoning memory once more ends the replay for what it is worth: the nodes behind this one compute anything.
     if (gv_perturb_differences(l->c->p, l->kept, NULL, &different) && without_poison(l->c, &different, &effect))
         l->differs = effect.count != 0;
     gv_range_set_free(&different);
