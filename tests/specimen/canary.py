@@ -105,7 +105,8 @@ def main():
             done = check_clean(options.build, clean, sessions)
             if options.steps:
                 wanted = options.steps // len(CLEAN) + 1
-                done = check_clean(options.build, clean, sessions * wanted // done + 4)
+                # The first steps are fewer sessions' than the later ones: twice as many as these promise are enough.
+                done = check_clean(options.build, clean, 2 * sessions * wanted // done + 4)
             steps += done
         print("%d steps without a fault, and nothing said of them" % steps)
         if options.steps and steps < options.steps:
