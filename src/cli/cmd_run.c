@@ -431,6 +431,7 @@ static void add_lines(const run_options *run, const gv_output *output)
 typedef struct totals {
     size_t graphs, recorded, refused, compared, differing, not_compared;
     size_t repeated, effects, not_repeated; // with other padding or poison
+    size_t regions, hashes, outside; // hashed regions, their hashes, and those with pages that were not to change
 } totals;
 
 static void count_trace(const gv_trace *trace, totals *sum)
@@ -453,6 +454,12 @@ static void count_trace(const gv_trace *trace, totals *sum)
         sum->not_repeated += trace->perturbed[i].status != GV_PERTURBED_CHECKED;
     }
     sum->effects += trace->effect_count;
+    for (size_t i = 1; i < trace->region_count; i++)
+        sum->regions += trace->regions[i].page_bytes != 0;
+    for (size_t i = 0; i < trace->region_step_count; i++) {
+        sum->hashes += trace->region_steps[i].state != GV_REGION_UNHASHED;
+        sum->outside += trace->region_steps[i].outside != 0;
+    }
 }
 
 static void tell_traces(const run_options *run, const totals *sum)
@@ -487,6 +494,14 @@ static void tell_traces(const run_options *run, const totals *sum)
         gv_string_add(&text, ", %s", gv_count(sum->effects, "effect", "effects"));
         if (sum->not_repeated)
             gv_string_add(&text, ", %s NOT checked", gv_number(sum->not_repeated));
+    }
+    if (run->canary || run->checksums) {
+        gv_string_add(&text, "; %s hashed ", gv_count(sum->regions, "region", "regions"));
+        gv_string_add(&text, "%s", gv_count(sum->hashes, "time", "times"));
+        if (run->canary)
+            gv_string_add(&text, ", pages changed against what was declared in %s", gv_number(sum->outside));
+        if (!sum->regions)
+            gv_string_add(&text, " (the program declares none: docs/canary.md)");
     }
     gv_say("%s", gv_string_text(&text));
     if (!run->error_exitcode && !run->light) {
