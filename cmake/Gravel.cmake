@@ -26,7 +26,7 @@ function(gv_unit_test name)
   target_link_libraries(${name} PRIVATE ${TEST_LIBS} cmocka)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   # Tests of absurd sizes want NULL from the allocator, as without a sanitizer, and not the end of the process.
-  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 300 ENVIRONMENT
+  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 900 ENVIRONMENT
                        "TSAN_OPTIONS=allocator_may_return_null=1;ASAN_OPTIONS=allocator_may_return_null=1")
 endfunction()
 

@@ -25,7 +25,7 @@ static inline bool run_under(const char *schedule, void (*scenario)(int *results
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        alarm(250); // below ctest's own limit, which would show nothing
+        alarm(600); // below ctest's own limit, which would show nothing
         setenv("GRAVEL_SOFT_SCHEDULE", schedule, 1);
         int own[RESULTS] = {0};
         open_device(NULL);

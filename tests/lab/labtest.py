@@ -94,7 +94,7 @@ class Lab:
         return subprocess.Popen([self.gravel, "lab", *arguments], cwd=self.here, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True, **keywords)
 
-    def run(self, *arguments, code=None, timeout=280, **keywords):
+    def run(self, *arguments, code=None, timeout=800, **keywords):
         done = subprocess.run([self.gravel, "lab", *arguments], cwd=self.here, capture_output=True, text=True,
                               timeout=timeout, **keywords)
         if code is not None and done.returncode != code:
