@@ -10,6 +10,7 @@
 #include "record/recorder.h"
 #include "record/rows.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,14 +76,31 @@ static void write_checked(const gv_exec *exec, gv_checked_record record, const c
     gv_flush();
 }
 
+// Each reason once: the trace has it for every launch.
+static void say_once(const gv_exec *exec, const char *why)
+{
+    enum { MOST = 32 };
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static char said[MOST][96];
+    static size_t count;
+    bool first = true;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < count && first; i++)
+        first = strncmp(said[i], why, sizeof said[i] - 1) != 0;
+    if (first && count < MOST)
+        snprintf(said[count++], sizeof said[0], "%.95s", why);
+    else
+        first = false;
+    pthread_mutex_unlock(&lock);
+    if (first || gv_state.options.verbose)
+        gv_say("a launch of graph #%llu is NOT compared with a serial replay: %s",
+               (unsigned long long)(exec->snapshot ? exec->snapshot->id : 0), why);
+}
+
 void gv_check_refused(gv_exec *exec, uint64_t sequence, const char *why)
 {
     write_checked(exec, (gv_checked_record){.launch = sequence}, why);
-    // The report has it as well; on standard error once for each reason.
-    if (gv_state.options.verbose)
-        gv_say("graph #%llu is not compared: %s", (unsigned long long)(exec->snapshot ? exec->snapshot->id : 0), why);
-    else
-        gv_note_once(GV_NOTE_INFO, why, "a launch is not compared: %s", why);
+    say_once(exec, why);
 }
 
 void gv_check_fails(gv_check *check, const char *format, ...)
@@ -506,7 +524,7 @@ bool gv_check_launch(gv_graph_launch launch, gv_exec *exec, CUstream stream, boo
         write_checked(exec, check.record, check.reason);
         say_what_came_of_it(&check);
         if (check.reason[0])
-            gv_note_once(GV_NOTE_INFO, check.reason, "a launch was not compared: %s", check.reason);
+            say_once(exec, check.reason);
     }
     return true;
 }

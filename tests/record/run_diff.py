@@ -168,6 +168,7 @@ class Differential(unittest.TestCase):
         run = self.record("kept", GRAVEL_DIFF_MEMORY="0", GRAVEL_DIFF_HOST_MEMORY="0")
         self.assert_refused("does not fit", LAUNCHES)
         self.assertIn("5 NOT compared", run.stderr)
+        self.assertEqual(run.stderr.count("does not fit"), 1)
 
     def test_inputs_that_change_are_no_finding(self):
         run = Recorded([TARGET, "host-input-changes", KERNELS], (EVERY,))
