@@ -38,6 +38,12 @@ static const char *next_kernel(char **at)
     return name;
 }
 
+// An empty text of a record has no address.
+static char *copy_of(gv_text text)
+{
+    return text.length ? gv_strndup(text.data, text.length) : gv_strdup("");
+}
+
 static gv_status take_entry(const gv_fix_record *record, gv_fix_entry *entry, gv_error *error)
 {
     gv_status status = gv_fix_edge_count(record->edges, &entry->edge_count, error);
@@ -47,8 +53,8 @@ static gv_status take_entry(const gv_fix_record *record, gv_fix_entry *entry, gv
         record->without_shapes.length != sizeof entry->prints.exact.bytes)
         return gv_fail(error, GV_ERR_FORMAT, "an entry has no fingerprint");
     entry->record = *record;
-    entry->name = gv_strndup(record->name.data, record->name.length);
-    entry->kernels = gv_strndup(record->kernels.data, record->kernels.length);
+    entry->name = copy_of(record->name);
+    entry->kernels = copy_of(record->kernels);
     entry->numbers = gv_calloc(record->edges.count, sizeof *entry->numbers);
     entry->edges = gv_calloc(entry->edge_count, sizeof *entry->edges);
     if (!entry->name || !entry->kernels || !entry->numbers || !entry->edges)
