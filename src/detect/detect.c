@@ -43,6 +43,9 @@ static int in_order(const void *left, const void *right)
     int order = compare(b_observed, a_observed);
     if (!order && a_observed)
         order = compare(a->id, b->id);
+    // What is laid to order comes before what is not.
+    if (!order && a_observed)
+        order = compare(gv_finding_counts(b), gv_finding_counts(a));
     if (!order)
         order = compare(a->graph, b->graph);
     if (!order)

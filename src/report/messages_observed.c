@@ -64,8 +64,8 @@ static void add_serial_values(gv_string *out, const gv_finding *finding)
     uint64_t elements = number(finding, "elements");
     if (!elements)
         return;
-    gv_string_add(out, "%s%s differ", number(finding, "values_missing") ? "at least " : "",
-                  gv_count(elements, "element", "elements"));
+    gv_string_add(out, "%s%s", number(finding, "values_missing") ? "at least " : "",
+                  gv_count(elements, "element differs", "elements differ"));
     gv_string_add(out, "; the first is element %" PRIu64 ": %s in the graph, %s serially",
                   number(finding, "first_element"), text(finding, "graph_value"), text(finding, "serial_value"));
     if (*largest)

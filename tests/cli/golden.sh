@@ -89,6 +89,10 @@ for table in graphs nodes edges access coverage allocations launches; do
     golden "show-several-$table.txt" 0 show several.gravel "$table"
     golden "show-several-$table.json" 0 show --json several.gravel "$table"
 done
+golden check-diffs.txt 1 check diffs.gravel
+golden check-diffs.json 1 check --json diffs.gravel
+golden show-diffs.txt 0 show diffs.gravel diffs
+golden show-diffs.json 0 show --json diffs.gravel diffs
 golden show-group-nodes.txt 0 show group.gravel nodes
 golden show-incomplete-access.txt 0 show incomplete.gravel access --graph 1
 golden show-waits-access.txt 0 show waits.gravel access

@@ -177,7 +177,7 @@ static void write_clean(uint64_t pid, const char *command_line, const char *path
 }
 
 // The same without the edge that lets the last kernel wait for the side branch, which still reads what it overwrites.
-static void write_race(const char *path, bool ended)
+static void racing(const char *path)
 {
     begin(path, 812, "python serve.py --port 30000");
     definitions();
@@ -195,10 +195,47 @@ static void write_race(const char *path, bool ended)
     access_of(5, 1, 2, BUFFER, 4096, OTHER + 0x10000, 1024);
     access_of(5, 1, 3, OTHER, 1024, BUFFER + 2048, 2048);
     WRITE(armed, .launch = 5, .exec = 1, .graph = 1, .duration_ns = 90000);
+}
+
+static void write_race(const char *path, bool ended)
+{
+    racing(path);
     if (ended)
         end(5);
     else
         check(gv_writer_close(writer), "a trace without an end");
+}
+
+// Launches of that graph compared with serial replays: equal; with other values at the racing reader and at a node that
+// is not deterministic; with another node alone; and two that could not be compared.
+static void write_diffs(const char *path)
+{
+    static const float graph[] = {1.5f, 2.0f}, serial[] = {1.5f, 2.25f};
+    uint8_t room[4][16];
+    racing(path);
+    WRITE(setting, .kind = GV_SETTING_DIFF, .value = TEXT("every=1"));
+    WRITE(setting, .kind = GV_SETTING_DTYPE, .name = TEXT("topk"), .value = TEXT("f32"));
+    for (uint64_t sequence = 6; sequence <= 10; sequence++)
+        WRITE(operation, .sequence = sequence, .kind = GV_OP_GRAPH_LAUNCH, .thread = 812, .stream = 1, .object = 1);
+    WRITE(checked, .launch = 6, .exec = 1, .graph = 1, .duration_ns = 9000000, .graph_ns = 1500000,
+          .serial_ns = 1200000, .replays = 2, .saved_bytes = 0x300000);
+    WRITE(difference, .launch = 7, .graph = 1, .node = 3, .position = 2, .bytes = 1, .range_count = 1,
+          .ranges = encode(room[0], OTHER + 0x10006, 1), .value_ranges = encode(room[1], OTHER + 0x10000, 8),
+          .graph_values = {(const uint8_t *)graph, 8}, .serial_values = {(const uint8_t *)serial, 8});
+    WRITE(difference, .launch = 7, .graph = 1, .node = 2, .position = 3, .bytes = 8, .unstable = 4, .range_count = 1,
+          .ranges = encode(room[2], OTHER, 8));
+    WRITE(checked, .launch = 7, .exec = 1, .graph = 1, .duration_ns = 12000000, .graph_ns = 1500000,
+          .serial_ns = 1200000, .replays = 4, .saved_bytes = 0x300000, .different_bytes = 9, .unstable_bytes = 4,
+          .ignored_bytes = 16, .nodes = 2, .order = 3);
+    WRITE(difference, .launch = 8, .graph = 1, .node = 2, .position = 3, .bytes = 8, .unstable = 4, .range_count = 1,
+          .ranges = encode(room[3], OTHER, 8));
+    WRITE(checked, .launch = 8, .exec = 1, .graph = 1, .duration_ns = 12000000, .graph_ns = 1500000,
+          .serial_ns = 1200000, .replays = 3, .saved_bytes = 0x300000, .different_bytes = 8, .unstable_bytes = 4,
+          .nodes = 1, .order = 4);
+    for (uint64_t sequence = 9; sequence <= 10; sequence++)
+        WRITE(checked, .launch = sequence, .exec = 1, .graph = 1, .status = GV_CHECKED_NOT_COMPARED,
+              .reason = TEXT("inputs changed during the check: memory changed that no node of the graph writes"));
+    end(10);
 }
 
 // A forgotten join: seven kernels of the main stream read what ten of the side stream write.
@@ -607,6 +644,7 @@ int main(int argc, char **argv)
     end(5);
     write_race("race.gravel", true);
     write_race("killed.gravel", false);
+    write_diffs("diffs.gravel");
     write_group("group.gravel");
     write_incomplete("incomplete.gravel");
     write_waits("waits.gravel");
