@@ -41,6 +41,13 @@ static int teardown(void **state)
     return 0;
 }
 
+// A copy from pageable memory may return before it has arrived, and our stream does not wait for it.
+static void upload(CUdeviceptr to, const void *from, size_t size)
+{
+    OK(cuMemcpyHtoD(to, from, size));
+    OK(cuCtxSynchronize());
+}
+
 // The definition of a page's hash, written out again: every word alone, every byte of it by hand.
 static uint64_t reference(const uint8_t *bytes, uint64_t count)
 {
@@ -76,7 +83,7 @@ static void begin(fixture *f, uint64_t offset, uint64_t size, uint64_t page)
     for (uint64_t i = 0; i < size; i++)
         f->bytes[i] = (uint8_t)rand();
     OK(cuMemAlloc(&f->memory, offset + size + 64));
-    OK(cuMemcpyHtoD(f->memory + offset, f->bytes, size));
+    upload(f->memory + offset, f->bytes, size);
     if (gv_hashed_open(hasher, f->memory + offset, size, page, stream, &f->hashed, &error) != GV_OK)
         fail_msg("%s", error.text);
 }
@@ -101,7 +108,7 @@ static void end(fixture *f)
 static void change(fixture *f, uint64_t at)
 {
     f->bytes[at] ^= 0x40;
-    OK(cuMemcpyHtoD(f->memory + f->offset + at, f->bytes + at, 1));
+    upload(f->memory + f->offset + at, f->bytes + at, 1);
 }
 
 static const gv_hash_entry *entry_of(const fixture *f, uint32_t page)
@@ -158,10 +165,10 @@ static void test_every_byte_counts(void **state)
     }
     // Two words that change places are a change.
     memcpy(f.bytes, "aaaaaaaabbbbbbbb", 16);
-    OK(cuMemcpyHtoD(f.memory, f.bytes, 16));
+    upload(f.memory, f.bytes, 16);
     hash(&f);
     memcpy(f.bytes, "bbbbbbbbaaaaaaaa", 16);
-    OK(cuMemcpyHtoD(f.memory, f.bytes, 16));
+    upload(f.memory, f.bytes, 16);
     hash(&f);
     assert_int_equal(f.head->listed, 1);
     end(&f);
@@ -177,10 +184,10 @@ static void test_marks(void **state)
     begin(&f, 0, 10 * 4096, 4096);
     hash(&f);
     OK(cuMemAlloc(&indices, 64));
-    OK(cuMemcpyHtoD(indices, narrow, sizeof narrow));
+    upload(indices, narrow, sizeof narrow);
     assert_int_equal(gv_hashed_mark(f.hashed, stream, indices, 4, 4, 64, &error), GV_OK);
     OK(cuStreamSynchronize(stream));
-    OK(cuMemcpyHtoD(indices, wide, sizeof wide));
+    upload(indices, wide, sizeof wide);
     assert_int_equal(gv_hashed_mark(f.hashed, stream, indices, 4, 8, 64, &error), GV_OK);
     change(&f, 2 * 4096);
     change(&f, 9 * 4096);

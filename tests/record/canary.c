@@ -2,12 +2,13 @@
 //
 // SCENARIO is KIND-clean or KIND-buggy: the same steps, of which the buggy one stores to a page more than is declared
 // in its steps 5 and 7. Kinds: graph, eager, copy (what does the work), index, callback, all (how it is declared),
-// transfer (a copy of another stream, declared; the buggy one repeats it after its end), host (managed memory, written
-// by the host). Others: freed, nonsense, undeclared, matched-clean, matched-buggy, quiet (regions without steps),
-// captured.
+// transfer (a copy of another stream, declared; the buggy one repeats it after its end), threads (transfers of another
+// thread), host (managed memory, written by the host). Others: freed, nonsense, undeclared, matched-clean,
+// matched-buggy, quiet (regions without steps), captured.
 #include "gravel.h"
 
 #include <cuda.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@ enum { PAGES = 12, WORDS = 100, PAGE = 4 * WORDS, STEPS = 8, BATCH = 2, TRANSFER
 static struct {
     const char *kind;
     bool buggy;
+    CUcontext context;
     CUstream stream, other;
     CUfunction store;
     CUdeviceptr pool, slots, value; // slots: BATCH + 1 numbers
@@ -62,12 +64,11 @@ static CUgraphExec capture(int count)
 static void set_up(const char *kernels)
 {
     CUdevice device;
-    CUcontext context;
     CUmodule module;
     CHECK(cuInit(0));
     CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuDevicePrimaryCtxRetain(&the.context, device));
+    CHECK(cuCtxSetCurrent(the.context));
     CHECK(cuModuleLoad(&module, kernels));
     CHECK(cuModuleGetFunction(&the.store, module, "store_slots"));
     CHECK(cuStreamCreate(&the.stream, CU_STREAM_NON_BLOCKING));
@@ -121,6 +122,19 @@ static void copy_page(int page, int value, CUstream stream)
     CHECK(cuMemcpyHtoDAsync(the.pool + (CUdeviceptr)page * PAGE, words, PAGE, stream));
     CHECK(cuStreamSynchronize(stream));
     the.expected[page] = value;
+}
+
+// Transfers of another thread, beside the steps.
+static void *transfer_beside(void *user)
+{
+    int64_t page = TRANSFERRED;
+    CHECK(cuCtxSetCurrent(the.context));
+    for (int i = 1; i <= 4 * STEPS; i++) {
+        gravel_transfer transfer = gravel_transfer_begin(*(gravel_region *)user, &page, 1);
+        copy_page(TRANSFERRED, 1000 + i, the.other);
+        gravel_transfer_end(transfer);
+    }
+    return NULL;
 }
 
 static void do_step(gravel_region region, int step)
@@ -226,6 +240,8 @@ int main(int argc, char **argv)
         if (nodes)
             return 96;
     }
+    pthread_t beside;
+    bool has_thread = is("threads") && pthread_create(&beside, NULL, transfer_beside, &region) == 0;
     for (int step = 1; step <= STEPS; step++) {
         if (is("matched"))
             CHECK(cuGraphLaunch(the.exec[0], the.stream)); // slots 0 and 0, value 0: changes nothing
@@ -234,6 +250,8 @@ int main(int argc, char **argv)
         if (!is("matched") && !is("quiet"))
             do_step(region, step);
     }
+    if (has_thread)
+        pthread_join(beside, NULL);
     if (!is("freed"))
         CHECK(cuStreamSynchronize(the.stream));
     if (is("freed")) {

@@ -81,7 +81,7 @@ class Canary(unittest.TestCase):
     # ---- What may change ----
 
     def test_the_clean_twins_are_silent(self):
-        for kind in ("graph", "eager", "copy", "index", "callback", "all", "transfer", "host"):
+        for kind in ("graph", "eager", "copy", "index", "callback", "all", "transfer", "threads", "host"):
             with self.subTest(kind=kind):
                 run = self.record(kind + "-clean")
                 self.assert_silent(run)
