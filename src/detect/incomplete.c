@@ -89,6 +89,13 @@ static gv_status inspect_trace(inspection *in)
     if (!status && trace->undefined)
         status = add_formatted(in, (unseen){.kind = GV_INCOMPLETE_TRACE, .affected = 1},
                                "%zu references lead to records that are not in the trace", trace->undefined);
+    // Making an executable graph is an operation too, so a trace has graphs and no operation at all only by choice.
+    if (!status && trace->fix_count && trace->exec_version_count && !trace->operation_count)
+        status =
+            add(in, (unseen){.kind = GV_INCOMPLETE_TRACE,
+                             .affected = 1,
+                             .reason = "with --fix alone no launch is recorded: `gravel run --fix FILE --arm first` "
+                                       "shows whether the graphs have races with the added edges"});
     for (size_t i = 0; i < trace->note_count && !status; i++) {
         const gv_note *note = &trace->notes[i];
         if (note->severity != GV_NOTE_INCOMPLETE && note->severity != GV_NOTE_FAILURE)

@@ -275,6 +275,21 @@ static gv_status write_finding(gv_json *json, const gv_finding *finding, size_t 
     return status;
 }
 
+static void write_tried(gv_json *json, const gv_tried *tried)
+{
+    gv_json_open_flat(json, "tried", '{');
+    gv_json_number(json, "compared", tried->compared);
+    gv_json_number(json, "differing", tried->differing);
+    gv_json_number(json, "padded", tried->padded);
+    gv_json_number(json, "pad_effects", tried->pad_effects);
+    gv_json_number(json, "poisoned", tried->poisoned);
+    gv_json_number(json, "poison_effects", tried->poison_effects);
+    gv_json_number(json, "hashes", tried->hashes);
+    gv_json_number(json, "hashes_with_changes", tried->intruded);
+    gv_json_number(json, "probe_differences", tried->probe_differences);
+    gv_json_close(json);
+}
+
 gv_status gv_report_json(FILE *out, gv_trace *const *traces, size_t trace_count, const gv_findings *findings,
                          gv_error *error)
 {
@@ -308,6 +323,7 @@ gv_status gv_report_json(FILE *out, gv_trace *const *traces, size_t trace_count,
     gv_json_number(&json, "nodes", overview.nodes);
     gv_json_bool(&json, "complete", overview.complete);
     gv_json_coverage(&json, "coverage", overview.covered);
+    write_tried(&json, &overview.tried);
     gv_json_close(&json);
     gv_json_close(&json);
     if (status == GV_OK && (scratch.failed || json.failed))

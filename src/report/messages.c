@@ -871,6 +871,41 @@ void gv_message_coverage(gv_string *out, const size_t nodes[GV_COVERAGE_STATES])
             gv_string_add(out, ", %s %s", gv_number(nodes[others[i]]), gv_coverage_state_name(others[i]));
 }
 
+void gv_message_tried(gv_string *out, const gv_tried *tried)
+{
+    const struct {
+        size_t count, found;
+        const char *one, *many, *none, *single, *several;
+    } parts[] = {
+        {tried->compared, tried->differing, "launch compared with serial replays",
+         "launches compared with serial replays", "none differs", "1 differs", "differ"},
+        {tried->padded, tried->pad_effects, "launch repeated with other padding",
+         "launches repeated with other padding", "no effect", "1 with an effect", "with an effect"},
+        {tried->poisoned, tried->poison_effects, "launch repeated with poisoned memory",
+         "launches repeated with poisoned memory", "no effect", "1 with an effect", "with an effect"},
+        {tried->hashes, tried->intruded, "hash of a region", "hashes of regions",
+         "no page changed that was not allowed to", "1 with pages changed that were not allowed to",
+         "with pages changed that were not allowed to"},
+    };
+    const char *separator = "";
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (!parts[i].count)
+            continue;
+        gv_string_add(out, "%s%s: ", separator, gv_count(parts[i].count, parts[i].one, parts[i].many));
+        if (parts[i].found > 1)
+            gv_string_add(out, "%s %s", gv_number(parts[i].found), parts[i].several);
+        else
+            gv_string_add(out, "%s", parts[i].found ? parts[i].single : parts[i].none);
+        separator = "; ";
+    }
+    // Of comparisons that found nothing only the first of each probe is recorded: their number says nothing.
+    if (tried->probe_differences)
+        gv_string_add(out, "%sprobes: %s", separator,
+                      gv_count(tried->probe_differences, "comparison differs", "comparisons differ"));
+    else if (tried->probes)
+        gv_string_add(out, "%sprobes: no comparison differs", separator);
+}
+
 void gv_message_summary(gv_string *out, const gv_overview *overview)
 {
     if (overview->observed)

@@ -52,6 +52,10 @@ void gv_message_incomplete_remedy(gv_string *out, const gv_incomplete_group *gro
 void gv_message_incomplete_properties(gv_string *out, const gv_incomplete_group *group);
 const char *gv_incomplete_kind_name(enum gv_incomplete_kind kind);
 
+// What was tried beside recording accesses: "20 launches compared with serial replays, 0 differ; ...". Empty when
+// nothing was.
+void gv_message_tried(gv_string *out, const gv_tried *tried);
+
 // ---- Graphs, stacks, the end ----
 // "#1 "decode", 60 nodes, captured at decode.py:33 in capture"
 void gv_message_graph(gv_string *out, const gv_trace *trace, uint64_t graph);

@@ -289,6 +289,42 @@ static gv_status add_coverage(const gv_trace *trace, gv_overview *overview, gv_e
     return status;
 }
 
+// Effects stand before the launch they were seen in, so that one walk over both finds those of each.
+static size_t launches_with_effects(const gv_trace *trace, enum gv_perturbed_what what, size_t *checked)
+{
+    size_t found = 0, next = 0;
+    for (size_t i = 0; i < trace->perturbed_count; i++) {
+        const gv_perturbed *launch = &trace->perturbed[i];
+        size_t first = next;
+        while (next < trace->effect_count && trace->effects[next].launch == launch->launch)
+            next++;
+        if (launch->what != what || launch->status != GV_PERTURBED_CHECKED)
+            continue;
+        ++*checked;
+        found += next > first;
+    }
+    return found;
+}
+
+static void count_tried(const gv_trace *trace, gv_tried *tried)
+{
+    for (size_t i = 0; i < trace->checked_count; i++) {
+        bool compared = trace->checked[i].status == GV_CHECKED_COMPARED;
+        tried->compared += compared;
+        tried->differing += compared && trace->checked[i].different_bytes;
+    }
+    tried->pad_effects += launches_with_effects(trace, GV_PERTURBED_PADDING, &tried->padded);
+    tried->poison_effects += launches_with_effects(trace, GV_PERTURBED_POISON, &tried->poisoned);
+    for (size_t i = 0; i < trace->region_step_count; i++) {
+        tried->hashes += trace->region_steps[i].state == GV_REGION_CHECKED;
+        tried->intruded += trace->region_steps[i].outside > 0;
+    }
+    for (size_t i = 0; i < trace->probe_count; i++) {
+        tried->probes += !*trace->probes[i].reason;
+        tried->probe_differences += trace->probes[i].differing > 0;
+    }
+}
+
 gv_status gv_overview_make(gv_trace *const *traces, size_t trace_count, const gv_findings *findings,
                            gv_overview *overview, gv_error *error)
 {
@@ -306,6 +342,8 @@ gv_status gv_overview_make(gv_trace *const *traces, size_t trace_count, const gv
             overview->pairs += finding->pair_count;
         }
     }
+    for (size_t i = 0; i < trace_count; i++)
+        count_tried(traces[i], &overview->tried);
     gv_status status = gather_groups(traces, trace_count, findings, overview, error);
     for (size_t i = 0; i < trace_count && status == GV_OK; i++)
         status = count_graphs(traces[i], overview, error);

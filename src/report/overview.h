@@ -24,7 +24,17 @@ typedef struct gv_incomplete_group {
     size_t graph_nodes; // nodes of the named ones
 } gv_incomplete_group;
 
+// What was tried on live launches beside recording accesses, and how often something came of it.
+typedef struct gv_tried {
+    size_t compared, differing;       // launches compared with serial replays
+    size_t padded, pad_effects;       // launches repeated with other padding
+    size_t poisoned, poison_effects;  // launches repeated with poisoned memory
+    size_t hashes, intruded;          // of regions; those with a page changed that was not allowed to
+    size_t probes, probe_differences; // recorded comparisons of probes
+} gv_tried;
+
 typedef struct gv_overview {
+    gv_tried tried;
     size_t races, pairs;   // not suppressed
     size_t observed;       // observed findings, not suppressed
     size_t suppressed;     // findings of any kind

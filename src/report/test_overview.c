@@ -144,6 +144,54 @@ static void an_upper_bound_is_not_called_seen(void **state)
     gv_string_free(&text);
 }
 
+static void what_was_tried_is_told_even_where_nothing_came_of_it(void **state)
+{
+    gv_checked checked[] = {{.launch = 1, .status = GV_CHECKED_COMPARED, .reason = "", .different_bytes = 4},
+                            {.launch = 2, .status = GV_CHECKED_COMPARED, .reason = ""},
+                            {.launch = 3, .status = GV_CHECKED_NOT_COMPARED, .reason = "host", .different_bytes = 4}};
+    gv_effect effects[] = {{.launch = 4}, {.launch = 4}};
+    gv_perturbed perturbed[] = {{.launch = 4, .what = GV_PERTURBED_PADDING, .status = GV_PERTURBED_CHECKED},
+                                {.launch = 5, .what = GV_PERTURBED_PADDING, .status = GV_PERTURBED_CHECKED},
+                                {.launch = 6, .what = GV_PERTURBED_PADDING, .status = GV_PERTURBED_REFUSED},
+                                {.launch = 7, .what = GV_PERTURBED_POISON, .status = GV_PERTURBED_CHECKED}};
+    gv_region_step steps[] = {{.state = GV_REGION_FIRST, .reason = ""},
+                              {.state = GV_REGION_CHECKED, .reason = ""},
+                              {.state = GV_REGION_UNHASHED, .reason = "captured"}};
+    gv_probe probes[] = {{.reason = ""}};
+    gv_trace proved = {.graphs = graphs,
+                       .graph_count = 4,
+                       .checked = checked,
+                       .checked_count = 3,
+                       .effects = effects,
+                       .effect_count = 2,
+                       .perturbed = perturbed,
+                       .perturbed_count = 4,
+                       .region_steps = steps,
+                       .region_step_count = 3,
+                       .probes = probes,
+                       .probe_count = 1};
+    gv_trace *all[] = {&one, &proved};
+    gv_findings none = {0};
+    gv_overview overview;
+    assert_int_equal(gv_overview_make(all, 2, &none, &overview, NULL), GV_OK);
+    gv_string text = {0};
+    gv_message_tried(&text, &overview.tried);
+    assert_string_equal(gv_string_text(&text),
+                        "2 launches compared with serial replays: 1 differs; 2 launches repeated with other padding: "
+                        "1 with an effect; 1 launch repeated with poisoned memory: no effect; 1 hash of a region: no "
+                        "page changed that was not allowed to; probes: no comparison differs");
+    gv_overview_free(&overview);
+    gv_string_clear(&text);
+    gv_message_tried(&text, &(gv_tried){.compared = 9, .differing = 2, .probes = 2, .probe_differences = 2});
+    assert_string_equal(gv_string_text(&text),
+                        "9 launches compared with serial replays: 2 differ; probes: 2 comparisons "
+                        "differ");
+    gv_string_clear(&text);
+    gv_message_tried(&text, &(gv_tried){0});
+    assert_string_equal(gv_string_text(&text), "");
+    gv_string_free(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -151,6 +199,7 @@ int main(void)
         cmocka_unit_test(reasons_with_numbers_are_one_group),
         cmocka_unit_test(the_summary_counts_once),
         cmocka_unit_test(an_upper_bound_is_not_called_seen),
+        cmocka_unit_test(what_was_tried_is_told_even_where_nothing_came_of_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

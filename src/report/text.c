@@ -249,6 +249,9 @@ gv_status gv_report_text(FILE *out, gv_trace *const *traces, size_t trace_count,
         gv_message_coverage(&report.text, overview.covered);
         print_paragraph(&report, "coverage  ");
     }
+    gv_message_tried(&report.text, &overview.tried);
+    if (*gv_string_text(&report.text))
+        print_paragraph(&report, "tried     ");
     gv_message_summary(&report.text, &overview);
     print_paragraph(&report, "");
     bool failed = report.text.failed || report.label.failed;

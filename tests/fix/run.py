@@ -117,6 +117,8 @@ class Twins(Case):
             done = self.run_it(program, "--fix", fix, seed=seed)
             self.assertIn(done.wrong, [[0], [int(LAUNCHES)]] if name in ONLY_ORDERED else [[0]], done.err)
             self.assertIn("ran with its edges", done.err)
+            # Such a trace has the graphs and no launch: it is not to be taken for a clean one.
+            self.assertFalse(self.check(done.traces[0])["summary"]["complete"])
             armed = self.run_it(program, "--fix", fix, "--arm", "first", seed=seed)
             self.assertEqual((armed.code, armed.wrong), (0, done.wrong), armed.err)
             self.assert_clean(armed.traces[0])
