@@ -207,7 +207,7 @@ const gv_command gv_command_check = {
              "without an edge or a path of edges that orders them. Needs no GPU. Several files are one report: the "
              "processes of one run.",
     GV_OPTIONS(options),
-    .closing = "Exit code: 0 no race, 1 a race, 2 wrong usage, 3 a file cannot be read.\n"
+    .closing = "Exit code: 0 nothing found, 1 a race or an observed fault, 2 wrong usage, 3 a file cannot be read.\n"
                "A graph of which not everything could be seen is said to be not complete; it is no race.\n\n"
                "Example:\n"
                "  gravel check t.gravel --all-pairs\n",
