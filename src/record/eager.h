@@ -13,8 +13,8 @@ void gv_eager_step(void);
 // Are they? Cheap.
 bool gv_eager_is_on(void);
 
-// Makes the launch by `launch(user)`, alone in its context and recorded, and writes it down. False: this is not the moment
-// for it, and nothing was done. *result is what the launch answered.
+// Makes the launch by `launch(user)`, alone in its context and recorded, and writes it down. False: this is not the
+// moment for it, and nothing was done. *result is what the launch answered.
 bool gv_eager_launch(CUfunction function, CUstream stream, bool per_thread, CUresult (*launch)(void *user), void *user,
                      CUresult *result);
 
