@@ -1,6 +1,7 @@
 // gravel-specimen run: agent sessions against an engine in this process, and how many of them went wrong.
 #include "base/memory.h"
 #include "specimen/commands.h"
+#include "specimen/faults.h"
 #include "specimen/sessions.h"
 
 #include <getopt.h>
@@ -283,6 +284,16 @@ int command_run(int argc, char **argv)
     }
     if (optind < argc) {
         fprintf(stderr, "gravel-specimen: run takes options only, not \"%s\"\n", argv[optind]);
+        return 2;
+    }
+    // Without what it needs such a fault does nothing, and gravel's silence would look like a miss.
+    if ((p.engine.faults & FAULT(LATE_TRANSFER)) && !p.split) {
+        fprintf(stderr, "gravel-specimen: --fault late-transfer needs --split, and pages that are soon used again: "
+                        "--pages 12\n");
+        return 2;
+    }
+    if ((p.engine.faults & FAULT(WEAK_REFERENCE)) && !p.engine.breakable) {
+        fprintf(stderr, "gravel-specimen: --fault weak-reference needs --breakable\n");
         return 2;
     }
     p.concurrent = 2 * p.engine.batch_limit;
