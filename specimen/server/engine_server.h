@@ -22,7 +22,7 @@ typedef struct gv_engine_server_settings {
     unsigned health_ms; // deadline of /health, and how long a step may take before /ping says that the engine hangs
     unsigned room_ms;   // how long prefilled pages wait for their decode server, and a decode server for pages or room
     const char *pause_file; // no step begins while this file exists; NULL: none
-    const char *router; // base URL of the router to announce to; NULL: none
+    const char *router;     // base URL of the router to announce to; NULL: none
     const char *advertised; // host under which the router reaches this server; NULL: the address it listens on
 } gv_engine_server_settings;
 
