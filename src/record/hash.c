@@ -32,6 +32,7 @@ struct gv_hashed {
     void *host;         // head, then entries
     CUevent done;
     CUdeviceptr list;
+    CUevent ready; // what kernels read of this was set up, in the stream of the first hash
     CUstream side; // of pages that are hashed anew; NULL until there are some
     CUevent anew;
     bool has_anew;     // the next hash has to wait for it
@@ -151,6 +152,10 @@ static CUresult set_up(gv_hashed *h, gv_hash_job *job, CUstream stream)
     // From pageable memory: it has been read when the call returns.
     if (result == CUDA_SUCCESS)
         result = gv_cuda.cuMemcpyHtoDAsync(h->memory, job, sizeof *job, stream);
+    if (result == CUDA_SUCCESS)
+        result = gv_cuda.cuEventCreate(&h->ready, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS)
+        result = gv_cuda.cuEventRecord(h->ready, stream);
     return result;
 }
 
@@ -188,6 +193,8 @@ void gv_hashed_close(gv_hashed *hashed)
         return;
     if (hashed->done)
         gv_cuda.cuEventDestroy(hashed->done);
+    if (hashed->ready)
+        gv_cuda.cuEventDestroy(hashed->ready);
     if (hashed->anew)
         gv_cuda.cuEventDestroy(hashed->anew);
     if (hashed->side)
@@ -231,8 +238,12 @@ gv_status gv_hashed_anew(gv_hashed *h, const uint32_t *pages, uint32_t count, do
     uint32_t epoch = (uint32_t)h->sequence + 1;
     void *arguments[] = {&h->memory, &epoch, &count};
     CUresult result = CUDA_SUCCESS;
-    if (!h->side)
+    if (!h->side) {
         result = gv_cuda.cuStreamCreate(&h->side, CU_STREAM_NON_BLOCKING);
+        // A transfer may end while the stream of the first hash has not come to the set-up, whose memory is no job yet.
+        if (result == CUDA_SUCCESS)
+            result = gv_cuda.cuStreamWaitEvent(h->side, h->ready, 0);
+    }
     if (result == CUDA_SUCCESS && !h->anew)
         result = gv_cuda.cuEventCreate(&h->anew, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS)

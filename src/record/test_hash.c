@@ -3,6 +3,7 @@
 #include "record/driver.h"
 #include "record/hash.h"
 
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -74,9 +75,8 @@ typedef struct fixture {
     const gv_hash_head *head;
 } fixture;
 
-static void begin(fixture *f, uint64_t offset, uint64_t size, uint64_t page)
+static void fill(fixture *f, uint64_t offset, uint64_t size, uint64_t page)
 {
-    gv_error error = {0};
     *f = (fixture){.offset = offset, .size = size, .page = page, .bytes = malloc(size)};
     assert_non_null(f->bytes);
     srand(1);
@@ -84,8 +84,19 @@ static void begin(fixture *f, uint64_t offset, uint64_t size, uint64_t page)
         f->bytes[i] = (uint8_t)rand();
     OK(cuMemAlloc(&f->memory, offset + size + 64));
     upload(f->memory + offset, f->bytes, size);
-    if (gv_hashed_open(hasher, f->memory + offset, size, page, stream, &f->hashed, &error) != GV_OK)
+}
+
+static void watch(fixture *f)
+{
+    gv_error error = {0};
+    if (gv_hashed_open(hasher, f->memory + f->offset, f->size, f->page, stream, &f->hashed, &error) != GV_OK)
         fail_msg("%s", error.text);
+}
+
+static void begin(fixture *f, uint64_t offset, uint64_t size, uint64_t page)
+{
+    fill(f, offset, size, page);
+    watch(f);
 }
 
 static void hash(fixture *f)
@@ -228,6 +239,34 @@ static void test_pages_hashed_anew(void **state)
     end(&f);
 }
 
+static void CUDA_CB wait_for_the_gate(void *gate)
+{
+    sem_wait(gate);
+}
+
+// A transfer may end while the stream of the region's first hash is busy: what is hashed anew waits for the set-up.
+static void test_pages_hashed_anew_before_the_stream_is_ready(void **state)
+{
+    gv_error error = {0};
+    fixture f;
+    const uint32_t pages[] = {1};
+    sem_t gate;
+    assert_int_equal(sem_init(&gate, 0, 0), 0);
+    fill(&f, 0, 5 * 5000, 5000);
+    OK(cuLaunchHostFunc(stream, wait_for_the_gate, &gate));
+    watch(&f);
+    assert_int_equal(gv_hashed_anew(f.hashed, pages, 1, 0.05, &error), GV_OK);
+    assert_int_equal(gv_hashed_enqueue(f.hashed, stream, &error), GV_OK);
+    sem_post(&gate);
+    OK(cuStreamSynchronize(stream));
+    f.head = gv_hashed_take(f.hashed, &f.entries);
+    assert_int_equal(f.head->listed, 5); // the first hash lists every page
+    hash(&f);
+    assert_int_equal(f.head->listed, 0);
+    end(&f);
+    sem_destroy(&gate);
+}
+
 static void test_order_in_the_stream(void **state)
 {
     fixture f;
@@ -271,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_every_byte_counts),
         cmocka_unit_test(test_marks),
         cmocka_unit_test(test_pages_hashed_anew),
+        cmocka_unit_test(test_pages_hashed_anew_before_the_stream_is_ready),
         cmocka_unit_test(test_order_in_the_stream),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_the_self_test),

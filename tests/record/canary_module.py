@@ -75,6 +75,7 @@ for step in range(1, 9):
         set_page(5, step)
     with region.transfer([1]):
         set_page(1, step)
+        call("cuCtxSynchronize")  # a set of device memory may still be under way when its call has returned
     gravel.step()
 region.end()
 assert asked == [2, 6], asked
