@@ -252,7 +252,7 @@ static void test_pages_hashed_anew_before_the_stream_is_ready(void **state)
     const uint32_t pages[] = {1};
     sem_t gate;
     assert_int_equal(sem_init(&gate, 0, 0), 0);
-    fill(&f, 0, 5 * 5000, 5000);
+    fill(&f, 0, 5 * 90000, 90000);
     OK(cuLaunchHostFunc(stream, wait_for_the_gate, &gate));
     watch(&f);
     assert_int_equal(gv_hashed_anew(f.hashed, pages, 1, 0.05, &error), GV_OK);
