@@ -1,6 +1,6 @@
 #!/bin/sh
 # Records both variants of every twin, checks the traces, and compares what is reported with twins/expect.txt. One edge
-# repairs each of them: `gravel fix` must find it, and must have checked the trace again with it.
+# repairs each race: `gravel fix` must find it, and must have checked the trace again with it.
 #     twins/run.sh BUILD [soft|gpu] [TWIN...]
 # Ends in a table and the line `N pairs: N detected, N missed, N false`; exits 0 if all were detected and none was
 # false, 1 if not, 2 if something could not be run. Traces and reports stay in BUILD/twins/out.
