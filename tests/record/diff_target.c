@@ -150,6 +150,7 @@ static void noisy(void)
     for (int i = 0; i < COUNT; i++)
         host[i] = 1.0f / (float)(i + 1);
     CHECK(cuMemcpyHtoD(in, host, BYTES));
+    CHECK(cuCtxSynchronize()); // from pageable memory: on the device it may still be under way
     int single = 1;
     begin();
     LAUNCH("sum_f32", stream, 1, &in, &scratch, &count);

@@ -63,6 +63,7 @@ static CUdeviceptr numbers(int rows)
     for (int i = 0; i < rows * WIDTH; i++)
         host[i] = (float)(i + 1);
     CHECK(cuMemcpyHtoD(memory, host, (size_t)rows * ROW));
+    CHECK(cuCtxSynchronize()); // from pageable memory: on the device it may still be under way
     return memory;
 }
 
@@ -236,6 +237,7 @@ static CUdeviceptr slots, cache, amax, counter, state;
 static void set_slots(const int *host)
 {
     CHECK(cuMemcpyHtoD(slots, host, ROWS * sizeof *host));
+    CHECK(cuCtxSynchronize());
 }
 
 // `marks`: what the program declares of the slots.
