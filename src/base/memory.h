@@ -22,7 +22,7 @@ void gv_memory_fail_after(long successes);
 bool gv_grow(void **items, size_t *capacity, size_t needed, size_t element_size);
 
 // gv_grow for a typed array: GV_GROW(v->items, v->capacity, v->count + 1)
-#define GV_GROW(items, capacity, needed)                                                                               \
+#define GV_GROW(items, capacity, needed) \
     ((needed) <= (capacity) || gv_grow((void **)&(items), &(capacity), (needed), sizeof *(items)))
 
 #endif

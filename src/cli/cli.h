@@ -39,8 +39,8 @@ typedef struct gv_command {
     int (*run)(const struct gv_command *command, int argc, char **argv);
 } gv_command;
 
-extern const gv_command gv_command_run, gv_command_check, gv_command_fix, gv_command_diff, gv_command_show, gv_command_doctor, gv_command_stress,
-    gv_command_lab;
+extern const gv_command gv_command_run, gv_command_check, gv_command_fix, gv_command_diff, gv_command_show,
+    gv_command_doctor, gv_command_stress, gv_command_lab;
 
 #define GV_OPTIONS(array) .options = (array), .option_count = sizeof(array) / sizeof *(array)
 

@@ -5,7 +5,9 @@
 #include <string.h>
 
 static const gv_command *const commands[] = {
-    &gv_command_run, &gv_command_check, &gv_command_fix, &gv_command_diff, &gv_command_show, &gv_command_doctor, &gv_command_stress, &gv_command_lab, NULL,
+    &gv_command_run,    &gv_command_check, &gv_command_fix,
+    &gv_command_diff,   &gv_command_show,  &gv_command_doctor,
+    &gv_command_stress, &gv_command_lab,   NULL,
 };
 
 // The command of this name, or NULL.

@@ -18,18 +18,12 @@ typedef struct format {
 } format;
 
 static const format FORMATS[] = {
-    [GV_DTYPE_NONE] = {"none", 4, false, 0, 0, 0},
-    [GV_DTYPE_F64] = {"f64", 8, true, 11, 52, 17},
-    [GV_DTYPE_F32] = {"f32", 4, true, 8, 23, 9},
-    [GV_DTYPE_F16] = {"f16", 2, true, 5, 10, 5},
-    [GV_DTYPE_BF16] = {"bf16", 2, true, 8, 7, 4},
-    [GV_DTYPE_F8E4M3] = {"f8e4m3", 1, true, 4, 3, 3},
-    [GV_DTYPE_F8E5M2] = {"f8e5m2", 1, true, 5, 2, 3},
-    [GV_DTYPE_I64] = {"i64", 8, false, 0, 0, 0},
-    [GV_DTYPE_I32] = {"i32", 4, false, 0, 0, 0},
-    [GV_DTYPE_I16] = {"i16", 2, false, 0, 0, 0},
-    [GV_DTYPE_I8] = {"i8", 1, false, 0, 0, 0},
-    [GV_DTYPE_U32] = {"u32", 4, false, 0, 0, 0},
+    [GV_DTYPE_NONE] = {"none", 4, false, 0, 0, 0},    [GV_DTYPE_F64] = {"f64", 8, true, 11, 52, 17},
+    [GV_DTYPE_F32] = {"f32", 4, true, 8, 23, 9},      [GV_DTYPE_F16] = {"f16", 2, true, 5, 10, 5},
+    [GV_DTYPE_BF16] = {"bf16", 2, true, 8, 7, 4},     [GV_DTYPE_F8E4M3] = {"f8e4m3", 1, true, 4, 3, 3},
+    [GV_DTYPE_F8E5M2] = {"f8e5m2", 1, true, 5, 2, 3}, [GV_DTYPE_I64] = {"i64", 8, false, 0, 0, 0},
+    [GV_DTYPE_I32] = {"i32", 4, false, 0, 0, 0},      [GV_DTYPE_I16] = {"i16", 2, false, 0, 0, 0},
+    [GV_DTYPE_I8] = {"i8", 1, false, 0, 0, 0},        [GV_DTYPE_U32] = {"u32", 4, false, 0, 0, 0},
     [GV_DTYPE_U8] = {"u8", 1, false, 0, 0, 0},
 };
 enum { FORMAT_COUNT = sizeof FORMATS / sizeof *FORMATS };
@@ -38,11 +32,11 @@ static const struct {
     const char *name;
     gv_dtype type;
 } ALIASES[] = {
-    {"float64", GV_DTYPE_F64},   {"double", GV_DTYPE_F64},    {"float32", GV_DTYPE_F32},  {"float", GV_DTYPE_F32},
-    {"float16", GV_DTYPE_F16},   {"half", GV_DTYPE_F16},      {"fp16", GV_DTYPE_F16},     {"bfloat16", GV_DTYPE_BF16},
-    {"e4m3", GV_DTYPE_F8E4M3},   {"fp8", GV_DTYPE_F8E4M3},    {"e5m2", GV_DTYPE_F8E5M2},  {"int64", GV_DTYPE_I64},
-    {"long", GV_DTYPE_I64},      {"int32", GV_DTYPE_I32},     {"int", GV_DTYPE_I32},      {"int16", GV_DTYPE_I16},
-    {"int8", GV_DTYPE_I8},       {"uint32", GV_DTYPE_U32},    {"uint8", GV_DTYPE_U8},     {"bytes", GV_DTYPE_U8},
+    {"float64", GV_DTYPE_F64}, {"double", GV_DTYPE_F64}, {"float32", GV_DTYPE_F32}, {"float", GV_DTYPE_F32},
+    {"float16", GV_DTYPE_F16}, {"half", GV_DTYPE_F16},   {"fp16", GV_DTYPE_F16},    {"bfloat16", GV_DTYPE_BF16},
+    {"e4m3", GV_DTYPE_F8E4M3}, {"fp8", GV_DTYPE_F8E4M3}, {"e5m2", GV_DTYPE_F8E5M2}, {"int64", GV_DTYPE_I64},
+    {"long", GV_DTYPE_I64},    {"int32", GV_DTYPE_I32},  {"int", GV_DTYPE_I32},     {"int16", GV_DTYPE_I16},
+    {"int8", GV_DTYPE_I8},     {"uint32", GV_DTYPE_U32}, {"uint8", GV_DTYPE_U8},    {"bytes", GV_DTYPE_U8},
 };
 
 const char *gv_dtype_name(gv_dtype type)
@@ -72,17 +66,17 @@ bool gv_dtype_parse(const char *name, gv_dtype *type)
 
 // ---- Guessing ----------------------------------------------------------------------------------------------------
 
-// What names of kernels call the types. Longer words come first, and what they cover is not looked at again: "bf16" must
-// not count as "f16".
+// What names of kernels call the types. Longer words come first, and what they cover is not looked at again: "bf16"
+// must not count as "f16".
 static const struct {
     const char *word;
     gv_dtype type;
 } WORDS[] = {
-    {"bfloat16", GV_DTYPE_BF16}, {"bf16", GV_DTYPE_BF16},   {"e4m3", GV_DTYPE_F8E4M3}, {"e5m2", GV_DTYPE_F8E5M2},
-    {"float16", GV_DTYPE_F16},   {"fp16", GV_DTYPE_F16},    {"half", GV_DTYPE_F16},    {"f16", GV_DTYPE_F16},
-    {"float32", GV_DTYPE_F32},   {"fp32", GV_DTYPE_F32},    {"f32", GV_DTYPE_F32},     {"float", GV_DTYPE_F32},
-    {"double", GV_DTYPE_F64},    {"fp64", GV_DTYPE_F64},    {"f64", GV_DTYPE_F64},     {"int64", GV_DTYPE_I64},
-    {"i64", GV_DTYPE_I64},       {"int32", GV_DTYPE_I32},   {"i32", GV_DTYPE_I32},
+    {"bfloat16", GV_DTYPE_BF16}, {"bf16", GV_DTYPE_BF16}, {"e4m3", GV_DTYPE_F8E4M3}, {"e5m2", GV_DTYPE_F8E5M2},
+    {"float16", GV_DTYPE_F16},   {"fp16", GV_DTYPE_F16},  {"half", GV_DTYPE_F16},    {"f16", GV_DTYPE_F16},
+    {"float32", GV_DTYPE_F32},   {"fp32", GV_DTYPE_F32},  {"f32", GV_DTYPE_F32},     {"float", GV_DTYPE_F32},
+    {"double", GV_DTYPE_F64},    {"fp64", GV_DTYPE_F64},  {"f64", GV_DTYPE_F64},     {"int64", GV_DTYPE_I64},
+    {"i64", GV_DTYPE_I64},       {"int32", GV_DTYPE_I32}, {"i32", GV_DTYPE_I32},
 };
 
 gv_dtype gv_dtype_guess(const char *kernel)

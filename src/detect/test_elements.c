@@ -75,12 +75,12 @@ static void test_tolerances(void **state)
     assert_true(equal(GV_DTYPE_F32, "ulp=5", 0x7fc00000, 0x7fc00001)); // NaNs
     assert_false(equal(GV_DTYPE_F32, "relative=1", 0x7fc00000, 0x3f800000));
     assert_false(equal(GV_DTYPE_F32, "ulp=100000000", 0x7f800000, 0x7f7fffff)); // infinity and the largest number
-    assert_false(equal(GV_DTYPE_I32, "ulp=5", 1, 2)); // integers are equal or not
+    assert_false(equal(GV_DTYPE_I32, "ulp=5", 1, 2));                           // integers are equal or not
     assert_false(equal(GV_DTYPE_NONE, "relative=1", 1, 2));
 
     gv_tolerance how;
-    const char *const bad[] = {"", "ulp", "ulp=", "ulp=x", "ulp=-1", "ulp=1.5", "relative=", "relative=-1",
-                               "relative=inf", "relative=1x", "near"};
+    const char *const bad[] = {"",          "ulp",         "ulp=",         "ulp=x",       "ulp=-1", "ulp=1.5",
+                               "relative=", "relative=-1", "relative=inf", "relative=1x", "near"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (gv_tolerance_parse(bad[i], &how))
             fail_msg("\"%s\" was taken", bad[i]);
@@ -135,9 +135,9 @@ static void test_printing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),           cmocka_unit_test(test_all_halves_are_told_apart),
-        cmocka_unit_test(test_tolerances),       cmocka_unit_test(test_types_have_names),
-        cmocka_unit_test(test_guesses),          cmocka_unit_test(test_printing),
+        cmocka_unit_test(test_values),     cmocka_unit_test(test_all_halves_are_told_apart),
+        cmocka_unit_test(test_tolerances), cmocka_unit_test(test_types_have_names),
+        cmocka_unit_test(test_guesses),    cmocka_unit_test(test_printing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,10 +2,10 @@
 
 #include "base/memory.h"
 #include "record/arm.h"
+#include "record/canary.h"
 #include "record/differ.h"
 #include "record/fix.h"
 #include "record/graph.h"
-#include "record/canary.h"
 #include "record/hook.h"
 #include "record/ids.h"
 #include "record/probe.h"

@@ -35,17 +35,17 @@ typedef struct gv_record_options {
     char graph[256];                      // only graphs this names (gv_graph_matches); empty: all
     bool stacks;
     bool verbose;
-    bool times; // launches behind armed ones are timed
+    bool times;               // launches behind armed ones are timed
     bool light;               // only a fix file is applied: no operations in the trace
     uint64_t loop_iterations; // of one run of a loop, how many are recorded
     double stall_seconds;     // how long a node may make no progress before the watchdog speaks
-    uint64_t compare_bytes; // most device memory for copies to compare with (src/record/opaque.c)
-    uint64_t search_bytes;  // most memory that one armed replay searches for addresses
-    double search_seconds;  // and most time
+    uint64_t compare_bytes;   // most device memory for copies to compare with (src/record/opaque.c)
+    uint64_t search_bytes;    // most memory that one armed replay searches for addresses
+    double search_seconds;    // and most time
     enum gv_perturb_mode pad, poison;
     uint64_t pad_number, poison_number; // EVERY: the period
-    bool probe;             // gravel_probe of gravel.h makes clones
-    uint64_t probe_bytes;   // most device memory for them
+    bool probe;                         // gravel_probe of gravel.h makes clones
+    uint64_t probe_bytes;               // most device memory for them
 } gv_record_options;
 
 typedef struct gv_recorder {

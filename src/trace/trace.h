@@ -145,7 +145,7 @@ typedef struct gv_checked {
     enum gv_checked_status status;
     const char *reason; // "" when it was compared
     uint64_t duration_ns, graph_ns, serial_ns, replays, saved_bytes, different_bytes, unstable_bytes, ignored_bytes;
-    uint64_t order; // which serial order there are differences with, from 1
+    uint64_t order;                            // which serial order there are differences with, from 1
     size_t first_difference, difference_count; // its rows in gv_trace.differences, in the order of the serial replay
 } gv_checked;
 
