@@ -1,8 +1,6 @@
 // gravel check: reads traces, runs the detectors and reports what they find.
-#include "base/memory.h"
 #include "cli/cli.h"
-#include "cli/suppress.h"
-#include "detect/detect.h"
+#include "cli/inputs.h"
 #include "report/overview.h"
 #include "report/report.h"
 
@@ -26,27 +24,9 @@ static const gv_option options[] = {
 typedef struct check {
     gv_report_options report;
     bool json, require_complete;
-    gv_suppressions *suppressions; // one for each file
-    size_t suppression_count, suppression_capacity;
-    gv_trace **traces;
-    size_t trace_count;
+    gv_inputs inputs;
     gv_findings findings;
 } check;
-
-static bool read_suppressions(check *state, const char *path)
-{
-    gv_error error = {0};
-    if (!GV_GROW(state->suppressions, state->suppression_capacity, state->suppression_count + 1)) {
-        gv_say("out of memory while %s was read", path);
-        return false;
-    }
-    gv_suppressions *added = &state->suppressions[state->suppression_count++];
-    *added = (gv_suppressions){0};
-    if (gv_suppressions_read(added, path, &error) == GV_OK)
-        return true;
-    gv_say("%s", error.text);
-    return false;
-}
 
 // Returns -1 to go on, else the exit code.
 static int parse(check *state, gv_parser *parser)
@@ -58,7 +38,7 @@ static int parse(check *state, gv_parser *parser)
         case GV_PARSE_BAD: return GV_EXIT_USAGE;
         case OPTION_JSON: state->json = true; break;
         case OPTION_SUPPRESS:
-            if (!read_suppressions(state, parser->argument))
+            if (!gv_inputs_suppress(&state->inputs, parser->argument))
                 return GV_EXIT_USAGE;
             break;
         case OPTION_ALL_PAIRS: state->report.all_pairs = true; break;
@@ -80,55 +60,17 @@ static int parse(check *state, gv_parser *parser)
 // Loads every trace before anything is analysed: a report over some of the files would look like one over all.
 static int load(check *state, char **paths, size_t count)
 {
-    int code = -1;
-    state->traces = gv_calloc(count, sizeof(gv_trace *));
-    if (!state->traces) {
-        gv_say("out of memory");
-        return GV_EXIT_INPUT;
-    }
-    for (size_t i = 0; i < count; i++) {
-        gv_error error = {0};
-        if (gv_trace_load(paths[i], &state->traces[state->trace_count], &error) == GV_OK) {
-            state->trace_count++;
-        } else {
-            gv_say("%s", error.text);
-            code = GV_EXIT_INPUT;
-        }
-    }
-    if (code >= 0 && count > 1 && state->trace_count)
-        gv_say("nothing was checked: leave the unreadable out to check the others");
-    return code;
-}
-
-static int analyse(check *state)
-{
-    gv_error error = {0};
-    gv_status status = GV_OK;
-    for (size_t i = 0; i < state->trace_count && status == GV_OK; i++)
-        status = gv_detect(state->traces[i], &state->findings, &error);
-    if (status == GV_OK)
+    if (gv_inputs_load(&state->inputs, paths, count))
         return -1;
-    gv_say("%s", error.text);
+    if (count > 1 && state->inputs.trace_count)
+        gv_say("nothing was checked: leave the unreadable out to check the others");
     return GV_EXIT_INPUT;
 }
 
-static int suppress(check *state)
+static int find(check *state)
 {
     gv_error error = {0};
-    // Each file is applied to what the earlier ones left, so that a suppression is counted once.
-    bool *before = gv_calloc(state->findings.count, sizeof *before);
-    gv_status status = GV_OK;
-    if (!before)
-        status = gv_fail(&error, GV_ERR_MEMORY, "out of memory while suppressions were applied");
-    for (size_t i = 0; before && i < state->suppression_count && status == GV_OK; i++) {
-        for (size_t j = 0; j < state->findings.count; j++)
-            before[j] = state->findings.items[j].suppressed;
-        status = gv_suppressions_apply(&state->suppressions[i], &state->findings, &error);
-        for (size_t j = 0; j < state->findings.count; j++)
-            state->findings.items[j].suppressed |= before[j];
-    }
-    gv_free(before);
-    if (status == GV_OK)
+    if (gv_inputs_find(&state->inputs, &state->findings, &error) == GV_OK)
         return -1;
     gv_say("%s", error.text);
     return GV_EXIT_INPUT;
@@ -137,8 +79,8 @@ static int suppress(check *state)
 // What became of each suppression that did not do its work, on stderr, so that a list does not outlive its reasons.
 static void tell_unused(const check *state)
 {
-    for (size_t i = 0; i < state->suppression_count; i++) {
-        const gv_suppressions *file = &state->suppressions[i];
+    for (size_t i = 0; i < state->inputs.suppression_count; i++) {
+        const gv_suppressions *file = &state->inputs.suppressions[i];
         for (size_t j = 0; j < file->count; j++) {
             const gv_suppression *block = &file->items[j];
             if (!block->pairs)
@@ -156,9 +98,10 @@ static void tell_unused(const check *state)
 static int report(check *state)
 {
     gv_error error = {0};
-    gv_status status = state->json ? gv_report_json(stdout, state->traces, state->trace_count, &state->findings, &error)
-                                   : gv_report_text(stdout, state->traces, state->trace_count, &state->findings,
-                                                    &state->report, &error);
+    gv_status status =
+        state->json ? gv_report_json(stdout, state->inputs.traces, state->inputs.trace_count, &state->findings, &error)
+                    : gv_report_text(stdout, state->inputs.traces, state->inputs.trace_count, &state->findings,
+                                     &state->report, &error);
     if (status != GV_OK) {
         gv_say("%s", error.text);
         return GV_EXIT_INPUT;
@@ -171,17 +114,6 @@ static int report(check *state)
     return found ? GV_EXIT_FINDINGS : GV_EXIT_NONE;
 }
 
-static void release(check *state)
-{
-    gv_findings_free(&state->findings);
-    for (size_t i = 0; i < state->trace_count; i++)
-        gv_trace_free(state->traces[i]);
-    gv_free(state->traces);
-    for (size_t i = 0; i < state->suppression_count; i++)
-        gv_suppressions_free(&state->suppressions[i]);
-    gv_free(state->suppressions);
-}
-
 static int run(const gv_command *command, int argc, char **argv)
 {
     check state = {0};
@@ -190,12 +122,11 @@ static int run(const gv_command *command, int argc, char **argv)
     if (code < 0)
         code = load(&state, argv + parser.first_operand, (size_t)(argc - parser.first_operand));
     if (code < 0)
-        code = analyse(&state);
-    if (code < 0)
-        code = suppress(&state);
+        code = find(&state);
     if (code < 0)
         code = report(&state);
-    release(&state);
+    gv_findings_free(&state.findings);
+    gv_inputs_free(&state.inputs);
     return code;
 }
 

@@ -1,9 +1,7 @@
 // gravel fix: the fewest edges that order every race of recorded traces, what they mean, and a file for `gravel run`.
-#include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/fix_verify.h"
-#include "cli/suppress.h"
-#include "detect/detect.h"
+#include "cli/inputs.h"
 #include "report/fix_text.h"
 
 #include <stdio.h>
@@ -28,29 +26,11 @@ typedef struct fix {
     const char *output;
     const char *verify, *test;
     bool soft;
-    gv_suppressions *suppressions;
-    size_t suppression_count, suppression_capacity;
-    gv_trace **traces;
-    size_t trace_count;
+    gv_inputs inputs;
     gv_findings findings;
     gv_fix_plan plan;
     gv_fix_outcome outcome;
 } fix;
-
-static bool read_suppressions(fix *state, const char *path)
-{
-    gv_error error = {0};
-    if (!GV_GROW(state->suppressions, state->suppression_capacity, state->suppression_count + 1)) {
-        gv_say("out of memory while %s was read", path);
-        return false;
-    }
-    gv_suppressions *added = &state->suppressions[state->suppression_count++];
-    *added = (gv_suppressions){0};
-    if (gv_suppressions_read(added, path, &error) == GV_OK)
-        return true;
-    gv_say("%s", error.text);
-    return false;
-}
 
 // Returns -1 to go on, else the exit code.
 static int parse(fix *state, gv_parser *parser)
@@ -61,7 +41,7 @@ static int parse(fix *state, gv_parser *parser)
         case GV_PARSE_BAD: return GV_EXIT_USAGE;
         case 'o': state->output = parser->argument; break;
         case OPTION_SUPPRESS:
-            if (!read_suppressions(state, parser->argument))
+            if (!gv_inputs_suppress(&state->inputs, parser->argument))
                 return GV_EXIT_USAGE;
             break;
         case OPTION_VERIFY: state->verify = parser->argument; break;
@@ -81,47 +61,6 @@ static int parse(fix *state, gv_parser *parser)
     return -1;
 }
 
-static int load(fix *state, char **paths, size_t count)
-{
-    int code = -1;
-    state->traces = gv_calloc(count, sizeof *state->traces);
-    if (!state->traces) {
-        gv_say("out of memory");
-        return GV_EXIT_INPUT;
-    }
-    for (size_t i = 0; i < count; i++) {
-        gv_error error = {0};
-        if (gv_trace_load(paths[i], &state->traces[state->trace_count], &error) == GV_OK) {
-            state->trace_count++;
-        } else {
-            gv_say("%s", error.text);
-            code = GV_EXIT_INPUT;
-        }
-    }
-    return code;
-}
-
-// Detects and suppresses, as `gravel check` does.
-static gv_status find(fix *state, gv_findings *findings, gv_error *error)
-{
-    gv_status status = GV_OK;
-    for (size_t i = 0; i < state->trace_count && status == GV_OK; i++)
-        status = gv_detect(state->traces[i], findings, error);
-    bool *before = gv_calloc(findings->count, sizeof *before);
-    if (!before)
-        status = gv_fail(error, GV_ERR_MEMORY, "out of memory while suppressions were applied");
-    // One file does not undo what another one suppressed.
-    for (size_t i = 0; i < state->suppression_count && status == GV_OK; i++) {
-        for (size_t k = 0; k < findings->count; k++)
-            before[k] = findings->items[k].suppressed;
-        status = gv_suppressions_apply(&state->suppressions[i], findings, error);
-        for (size_t k = 0; k < findings->count; k++)
-            findings->items[k].suppressed |= before[k];
-    }
-    gv_free(before);
-    return status;
-}
-
 static size_t count_races(const gv_findings *findings, bool suppressed)
 {
     size_t count = 0;
@@ -137,7 +76,7 @@ static gv_status check_again(fix *state, gv_error *error)
     gv_findings left = {0};
     gv_status status = gv_fix_apply(&state->plan, SIZE_MAX, &applied, error);
     if (status == GV_OK)
-        status = find(state, &left, error);
+        status = gv_inputs_find(&state->inputs, &left, error);
     state->outcome.left = count_races(&left, false);
     gv_findings_free(&left);
     gv_fix_undo(applied);
@@ -160,15 +99,15 @@ static int make(fix *state)
 {
     gv_error error = {0};
     bool refused = false;
-    gv_status status = find(state, &state->findings, &error);
+    gv_status status = gv_inputs_find(&state->inputs, &state->findings, &error);
     state->outcome.races = count_races(&state->findings, false);
     state->outcome.suppressed = count_races(&state->findings, true);
     state->outcome.complete = true;
     for (size_t i = 0; i < state->findings.count; i++)
         state->outcome.complete &= state->findings.items[i].id != GV_FINDING_INCOMPLETE;
     if (status == GV_OK)
-        status =
-            gv_fix_plan_make(state->traces, state->trace_count, &state->findings, GV_FIX_BUDGET, &state->plan, &error);
+        status = gv_fix_plan_make(state->inputs.traces, state->inputs.trace_count, &state->findings, GV_FIX_BUDGET,
+                                  &state->plan, &error);
     for (size_t g = 0; g < state->plan.group_count; g++)
         refused |= state->plan.groups[g].refusal != NULL;
     if (status == GV_OK && state->outcome.races && !refused)
@@ -179,24 +118,12 @@ static int make(fix *state)
         status = write_file(state, &error);
     }
     if (status == GV_OK)
-        status = gv_report_fix(stdout, state->traces, state->trace_count, &state->plan, &state->outcome, &state->report,
-                               &error);
+        status = gv_report_fix(stdout, state->inputs.traces, state->inputs.trace_count, &state->plan, &state->outcome,
+                               &state->report, &error);
     if (status == GV_OK)
         return made ? GV_EXIT_NONE : GV_EXIT_FINDINGS;
     gv_say("%s", error.text);
     return GV_EXIT_INPUT;
-}
-
-static void release(fix *state)
-{
-    gv_fix_plan_free(&state->plan);
-    gv_findings_free(&state->findings);
-    for (size_t i = 0; i < state->trace_count; i++)
-        gv_trace_free(state->traces[i]);
-    gv_free(state->traces);
-    for (size_t i = 0; i < state->suppression_count; i++)
-        gv_suppressions_free(&state->suppressions[i]);
-    gv_free(state->suppressions);
 }
 
 static int run(const gv_command *command, int argc, char **argv)
@@ -210,15 +137,17 @@ static int run(const gv_command *command, int argc, char **argv)
                                      .output = state.output,
                                      .soft = state.soft,
                                      .program = argv + parser.first_operand,
-                                     .suppressions = state.suppressions,
-                                     .suppression_count = state.suppression_count};
+                                     .suppressions = state.inputs.suppressions,
+                                     .suppression_count = state.inputs.suppression_count};
         code = gv_fix_verify_run(&asked);
     }
-    if (code < 0)
-        code = load(&state, argv + parser.first_operand, (size_t)(argc - parser.first_operand));
+    if (code < 0 && !gv_inputs_load(&state.inputs, argv + parser.first_operand, (size_t)(argc - parser.first_operand)))
+        code = GV_EXIT_INPUT;
     if (code < 0)
         code = make(&state);
-    release(&state);
+    gv_fix_plan_free(&state.plan);
+    gv_findings_free(&state.findings);
+    gv_inputs_free(&state.inputs);
     return code;
 }
 

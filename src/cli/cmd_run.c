@@ -1,6 +1,7 @@
 // gravel run: runs a program with the recorder in it, then adds source lines to what was recorded.
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/inputs.h"
 #include "cli/install.h"
 #include "cli/launch.h"
 #include "cli/outputs.h"
@@ -518,34 +519,30 @@ static void tell_traces(const run_options *run, const totals *sum)
 static bool read_back(run_options *run, totals *sum)
 {
     const gv_outputs *outputs = &run->outputs;
-    gv_trace **traces = gv_calloc(outputs->count, sizeof(gv_trace *));
+    gv_inputs inputs = {0};
     gv_findings findings = {0};
     gv_error error = {0};
-    size_t count = 0;
     bool found = false;
-    for (size_t i = 0; i < outputs->count && traces; i++) {
-        if (gv_trace_load(outputs->items[i].shown, &traces[count], &error) != GV_OK) {
-            gv_say("%s", error.text);
+    for (size_t i = 0; i < outputs->count; i++) {
+        char *path = outputs->items[i].shown;
+        if (!gv_inputs_load(&inputs, &path, 1))
             continue;
-        }
+        const gv_trace *trace = inputs.traces[inputs.trace_count - 1];
         if (run->fix.file)
-            gv_run_fix_count(&run->fix, traces[count]);
-        count_trace(traces[count++], sum);
+            gv_run_fix_count(&run->fix, trace);
+        count_trace(trace, sum);
     }
-    if (run->error_exitcode && count) {
-        gv_status status = GV_OK;
-        for (size_t i = 0; i < count && status == GV_OK; i++)
-            status = gv_detect(traces[i], &findings, &error);
+    if (run->error_exitcode && inputs.trace_count) {
+        gv_status status = gv_inputs_find(&inputs, &findings, &error);
         if (status == GV_OK)
-            status = gv_report_text(stderr, traces, count, &findings, &(gv_report_options){0}, &error);
+            status =
+                gv_report_text(stderr, inputs.traces, inputs.trace_count, &findings, &(gv_report_options){0}, &error);
         if (status != GV_OK)
             gv_say("%s", error.text);
         found = gv_findings_races(&findings) > 0;
     }
     gv_findings_free(&findings);
-    for (size_t i = 0; i < count; i++)
-        gv_trace_free(traces[i]);
-    gv_free(traces);
+    gv_inputs_free(&inputs);
     return found;
 }
 

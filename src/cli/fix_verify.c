@@ -2,9 +2,9 @@
 
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/inputs.h"
 #include "cli/launch.h"
 #include "cli/run_fix.h"
-#include "detect/detect.h"
 #include "fix/fix_file.h"
 #include "report/format.h"
 #include "report/json_writer.h"
@@ -100,10 +100,11 @@ static void look(verify *v, outcome *o)
     }
     if (folder)
         closedir(folder);
-    for (size_t i = 0; i < o->trace_count; i++)
-        v->failed |= gv_detect(o->traces[i], &o->findings, &error) != GV_OK;
-    for (size_t i = 0; i < v->asked->suppression_count; i++)
-        v->failed |= gv_suppressions_apply(&v->asked->suppressions[i], &o->findings, &error) != GV_OK;
+    const gv_inputs inputs = {.suppressions = v->asked->suppressions,
+                              .suppression_count = v->asked->suppression_count,
+                              .traces = o->traces,
+                              .trace_count = o->trace_count};
+    v->failed |= gv_inputs_find(&inputs, &o->findings, &error) != GV_OK;
     for (size_t i = 0; i < o->findings.count; i++) {
         const gv_finding *finding = &o->findings.items[i];
         if (finding->suppressed)

@@ -301,7 +301,7 @@ gv_status gv_suppressions_apply(gv_suppressions *suppressions, gv_findings *find
     bool failed = false;
     for (size_t i = 0; i < findings->count && !failed; i++) {
         node_text first = {0}, second = {0};
-        findings->items[i].suppressed = match_finding(suppressions, &findings->items[i], &first, &second);
+        findings->items[i].suppressed |= match_finding(suppressions, &findings->items[i], &first, &second);
         failed = first.name.failed || first.full.failed || first.symbol.failed || second.name.failed ||
                  second.full.failed || second.symbol.failed || first.place.failed || second.place.failed;
         node_text_free(&first);

@@ -34,7 +34,7 @@ gv_status gv_suppressions_read(gv_suppressions *suppressions, const char *path, 
 gv_status gv_suppressions_parse(gv_suppressions *suppressions, const char *path, const char *text, gv_error *error);
 
 // Marks the findings of which every pair (or the incompleteness itself) is matched by some block. A finding of which
-// only some pairs match stays: the others would be hidden with it.
+// only some pairs match stays: the others would be hidden with it. What is marked already stays marked.
 gv_status gv_suppressions_apply(gv_suppressions *suppressions, gv_findings *findings, gv_error *error);
 
 void gv_suppressions_free(gv_suppressions *suppressions);

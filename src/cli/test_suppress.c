@@ -87,6 +87,9 @@ static void every_pair_must_match(void **state)
     assert_int_equal(gv_suppressions_apply(&whole, &findings, &error), GV_OK);
     assert_true(item.suppressed);
     assert_true(whole.items[0].used && whole.items[1].used);
+    // Another file does not take it away.
+    assert_int_equal(gv_suppressions_apply(&part, &findings, &error), GV_OK);
+    assert_true(item.suppressed);
     gv_suppressions_free(&part);
     gv_suppressions_free(&whole);
 }
