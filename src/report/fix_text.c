@@ -2,78 +2,33 @@
 #include "report/fix_text.h"
 
 #include "base/memory.h"
+#include "report/layout.h"
 #include "report/messages.h"
 #include "report/messages_fix.h"
 
 #include <inttypes.h>
 
-enum { LABEL_WIDTH = 13, LABEL_INDENT = 2, PAIRS_SHOWN = 3 };
+enum { PAIRS_SHOWN = 3 };
 
-typedef struct fix_report {
-    FILE *out;
-    gv_string text, label;
-    const gv_report_options *options;
-    bool name_process;
-} fix_report;
-
-static void print_row(fix_report *report, const char *label)
-{
-    if (report->text.length) {
-        gv_string_clear(&report->label);
-        gv_string_add(&report->label, "%*s%-*s", LABEL_INDENT, "", LABEL_WIDTH, label);
-        gv_print_wrapped(report->out, gv_string_text(&report->label), LABEL_INDENT + LABEL_WIDTH, GV_REPORT_WIDTH,
-                         gv_string_text(&report->text));
-    }
-    gv_string_clear(&report->text);
-}
-
-static void print_paragraph(fix_report *report)
-{
-    if (report->text.length)
-        gv_print_wrapped(report->out, "", LABEL_INDENT, GV_REPORT_WIDTH, gv_string_text(&report->text));
-    gv_string_clear(&report->text);
-}
-
-static void print_properties(fix_report *report)
-{
-    fprintf(report->out, "%*s%s\n", LABEL_INDENT, "", gv_string_text(&report->text));
-    gv_string_clear(&report->text);
-}
-
-static void print_stack(fix_report *report, const gv_trace *trace, uint64_t id)
-{
-    const char *label = "  call stack";
-    if (!report->options->all_stacks || !id || id >= trace->stack_count)
-        return;
-    const gv_stack *stack = &trace->stacks[id];
-    for (size_t i = 0; i < stack->python_count; i++, label = "") {
-        gv_message_python_frame(&report->text, &stack->python[i]);
-        print_row(report, label);
-    }
-    for (size_t i = 0; i < stack->host_count; i++, label = "") {
-        gv_message_host_frame(&report->text, trace, &stack->host[i]);
-        print_row(report, label);
-    }
-}
-
-static void print_end(fix_report *report, const gv_fix_group *group, const gv_fix_planned *edge, uint32_t node,
+static void print_end(gv_layout *report, const gv_fix_group *group, const gv_fix_planned *edge, uint32_t node,
                       const char *what)
 {
     gv_string label = {0};
     gv_string_add(&label, "#%" PRIu32 " %s", node, what);
     gv_message_fix_end(&report->text, group, edge, node);
-    print_row(report, gv_string_text(&label));
+    gv_layout_row(report, gv_string_text(&label));
     report->text.failed |= label.failed;
     gv_string_free(&label);
     const gv_trace *trace = group->members[0].trace;
-    print_stack(report, trace, trace->graphs[edge->graph].nodes[node].stack);
+    if (report->options->all_stacks)
+        gv_layout_stack(report, trace, trace->graphs[edge->graph].nodes[node].stack, "  call stack");
 }
 
-static void print_pairs(fix_report *report, const gv_fix_group *group, const gv_fix_planned *edge)
+static void print_pairs(gv_layout *report, const gv_fix_group *group, const gv_fix_planned *edge)
 {
     // The one to show first, then the others as they come.
     gv_message_fix_pair(&report->text, group, edge, edge->lead);
-    print_row(report, "  orders");
+    gv_layout_row(report, "  orders");
     size_t shown = 1;
     for (size_t i = 0; i < edge->conflict_count; i++) {
         if (edge->conflicts[i] == edge->lead)
@@ -81,21 +36,21 @@ static void print_pairs(fix_report *report, const gv_fix_group *group, const gv_
         if (shown == PAIRS_SHOWN && !report->options->all_pairs && edge->conflict_count > PAIRS_SHOWN + 1) {
             gv_string_add(&report->text, "and %s more (--all-pairs lists them)",
                           gv_number(edge->conflict_count - shown));
-            print_row(report, "");
+            gv_layout_row(report, "");
             return;
         }
         gv_message_fix_pair(&report->text, group, edge, edge->conflicts[i]);
-        print_row(report, "");
+        gv_layout_row(report, "");
         shown++;
     }
 }
 
-static void print_edge(fix_report *report, const gv_fix_group *group, const gv_fix_planned *edge, size_t number)
+static void print_edge(gv_layout *report, const gv_fix_group *group, const gv_fix_planned *edge, size_t number)
 {
     gv_string label = {0};
     gv_string_add(&label, "edge %zu", number);
     gv_message_fix_edge(&report->text, group, edge);
-    print_row(report, gv_string_text(&label));
+    gv_layout_row(report, gv_string_text(&label));
     report->text.failed |= label.failed;
     gv_string_free(&label);
     print_end(report, group, edge, edge->from, "first");
@@ -103,61 +58,61 @@ static void print_edge(fix_report *report, const gv_fix_group *group, const gv_f
     if (edge->conflict_count)
         print_pairs(report, group, edge);
     gv_message_fix_reversed(&report->text, group, edge);
-    print_row(report, "  beware");
+    gv_layout_row(report, "  beware");
     gv_message_fix_wait(&report->text, group, edge);
-    print_row(report, "  write");
+    gv_layout_row(report, "  write");
     gv_message_fix_instead(&report->text, group, edge);
-    print_row(report, "  or");
+    gv_layout_row(report, "  or");
     gv_message_fix_edge_properties(&report->text, group, edge);
-    print_properties(report);
+    gv_layout_properties(report);
 }
 
-static void print_group(fix_report *report, const gv_fix_group *group)
+static void print_group(gv_layout *report, const gv_fix_group *group)
 {
     gv_message_fix_title(&report->text, group, report->name_process);
-    print_paragraph(report);
+    gv_layout_paragraph(report, "");
     gv_message_graph(&report->text, group->members[0].trace, group->members[0].graph);
-    print_row(report, "graph");
+    gv_layout_row(report, "graph");
     gv_message_fix_members(&report->text, group, report->name_process);
-    print_row(report, "also of");
+    gv_layout_row(report, "also of");
     if (group->refusal) {
         gv_string_add_safe(&report->text, group->refusal);
-        print_row(report, "reason");
+        gv_layout_row(report, "reason");
         fputc('\n', report->out);
         return;
     }
     for (size_t e = 0; e < group->edge_count; e++)
         print_edge(report, group, &group->edges[e], e + 1);
     gv_message_fix_proof(&report->text, group);
-    print_row(report, "fewest");
+    gv_layout_row(report, "fewest");
     gv_message_fix_coverage(&report->text, group);
-    print_row(report, "covers");
+    gv_layout_row(report, "covers");
     gv_message_fix_cost(&report->text, &group->cost);
-    print_row(report, "cost");
+    gv_layout_row(report, "cost");
     gv_message_fix_side_streams(&report->text, &group->cost);
-    print_row(report, "");
+    gv_layout_row(report, "");
     gv_message_fix_serial(&report->text, &group->cost);
-    print_row(report, "");
+    gv_layout_row(report, "");
     gv_message_fix_times(&report->text, &group->cost, group->alone);
-    print_row(report, "");
+    gv_layout_row(report, "");
     gv_message_fix_properties(&report->text, group);
-    print_properties(report);
+    gv_layout_properties(report);
     fputc('\n', report->out);
 }
 
 gv_status gv_report_fix(FILE *out, gv_trace *const *traces, size_t trace_count, const gv_fix_plan *plan,
                         const gv_fix_outcome *outcome, const gv_report_options *options, gv_error *error)
 {
-    fix_report report = {.out = out, .options = options, .name_process = trace_count > 1};
+    gv_layout report = {.out = out, .options = options, .name_process = trace_count > 1};
     for (size_t i = 0; i < trace_count; i++) {
         gv_message_trace(&report.text, traces[i]);
-        print_paragraph(&report);
+        gv_layout_paragraph(&report, "");
     }
     fputc('\n', out);
     for (size_t g = 0; g < plan->group_count; g++)
         print_group(&report, &plan->groups[g]);
     gv_message_fix_summary(&report.text, plan, outcome);
-    print_paragraph(&report);
+    gv_layout_paragraph(&report, "");
     bool failed = report.text.failed || report.label.failed;
     gv_string_free(&report.text);
     gv_string_free(&report.label);

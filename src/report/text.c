@@ -1,5 +1,6 @@
 // The text report of `gravel check`: for each finding one line of prose, labelled rows, and one line of properties
 // that keeps its form when the prose changes. The summary comes last, where a terminal shows it.
+#include "report/layout.h"
 #include "report/messages.h"
 #include "report/names.h"
 #include "report/report.h"
@@ -7,64 +8,14 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { LABEL_WIDTH = 13, LABEL_INDENT = 2, NODES_SHOWN = 4, DEFAULT_RANGES = 4 };
+enum { NODES_SHOWN = 4, DEFAULT_RANGES = 4 };
 
-typedef struct text_report {
-    FILE *out;
-    gv_string text, label; // used again for every line
-    const gv_report_options *options;
-    bool name_process; // findings say which process they are from
-} text_report;
-
-// Prints "  label        text" with the text wrapped in its own column, and empties the text. Empty text prints
-// nothing, so that a message that has nothing to say needs no test here.
-static void print_row(text_report *report, const char *label)
-{
-    if (report->text.length) {
-        gv_string_clear(&report->label);
-        gv_string_add(&report->label, "%*s%-*s", LABEL_INDENT, "", LABEL_WIDTH, label);
-        gv_print_wrapped(report->out, gv_string_text(&report->label), LABEL_INDENT + LABEL_WIDTH, GV_REPORT_WIDTH,
-                         gv_string_text(&report->text));
-    }
-    gv_string_clear(&report->text);
-}
-
-// Prints a paragraph whose further lines are indented.
-static void print_paragraph(text_report *report, const char *first)
-{
-    if (report->text.length)
-        gv_print_wrapped(report->out, first, LABEL_INDENT, GV_REPORT_WIDTH, gv_string_text(&report->text));
-    gv_string_clear(&report->text);
-}
-
-// Prints the line as it is: properties are read by programs line by line.
-static void print_properties(text_report *report)
-{
-    fprintf(report->out, "%*s%s\n", LABEL_INDENT, "", gv_string_text(&report->text));
-    gv_string_clear(&report->text);
-}
-
-static void print_stack(text_report *report, const gv_trace *trace, uint64_t id, const char *label)
-{
-    if (!id || id >= trace->stack_count)
-        return;
-    const gv_stack *stack = &trace->stacks[id];
-    for (size_t i = 0; i < stack->python_count; i++, label = "") {
-        gv_message_python_frame(&report->text, &stack->python[i]);
-        print_row(report, label);
-    }
-    for (size_t i = 0; i < stack->host_count; i++, label = "") {
-        gv_message_host_frame(&report->text, trace, &stack->host[i]);
-        print_row(report, label);
-    }
-}
-
-static void print_side(text_report *report, const gv_finding *finding, const gv_side *side)
+static void print_side(gv_layout *report, const gv_finding *finding, const gv_side *side)
 {
     gv_string label = {0};
     gv_message_side_label(&label, side);
     gv_message_side(&report->text, finding, side);
-    print_row(report, gv_string_text(&label));
+    gv_layout_row(report, gv_string_text(&label));
     report->text.failed |= label.failed;
     gv_string_free(&label);
     const gv_graph *graph = gv_side_graph(finding, side);
@@ -74,86 +25,86 @@ static void print_side(text_report *report, const gv_finding *finding, const gv_
     if (report->options->verbose && node->kind == GV_NODE_KERNEL && node->function < finding->trace->function_count &&
         finding->trace->functions[node->function].name) {
         gv_name_demangle(&report->text, finding->trace->functions[node->function].name);
-        print_row(report, "  in full");
+        gv_layout_row(report, "  in full");
     }
     if (report->options->all_stacks)
-        print_stack(report, finding->trace, node->stack, "  call stack");
+        gv_layout_stack(report, finding->trace, node->stack, "  call stack");
 }
 
-static void print_race(text_report *report, const gv_finding *finding)
+static void print_race(gv_layout *report, const gv_finding *finding)
 {
     const gv_race_pair *pair = &finding->pairs[0];
     size_t ranges = report->options->ranges ? report->options->ranges : DEFAULT_RANGES;
     gv_message_race_title(&report->text, finding, report->name_process);
-    print_paragraph(report, "");
+    gv_layout_paragraph(report, "");
     print_side(report, finding, &pair->first);
     print_side(report, finding, &pair->second);
     gv_message_bytes(&report->text, pair, ranges);
-    print_row(report, "bytes");
+    gv_layout_row(report, "bytes");
     gv_message_memory(&report->text, finding);
-    print_row(report, "memory");
+    gv_layout_row(report, "memory");
     if (report->options->all_stacks && finding->allocation && finding->allocation < finding->trace->allocation_count)
-        print_stack(report, finding->trace, finding->trace->allocations[finding->allocation].stack, "  call stack");
+        gv_layout_stack(report, finding->trace, finding->trace->allocations[finding->allocation].stack, "  call stack");
     gv_message_graph(&report->text, finding->trace, finding->graph);
-    print_row(report, "graph");
+    gv_layout_row(report, "graph");
     gv_message_order(&report->text, finding);
-    print_row(report, "order");
+    gv_layout_row(report, "order");
     gv_message_order_on_streams(&report->text, finding);
-    print_row(report, "");
+    gv_layout_row(report, "");
     if (finding->pair_count > 1 && !report->options->all_pairs) {
         gv_message_more_pairs(&report->text, finding);
-        print_row(report, "also");
+        gv_layout_row(report, "also");
     }
     for (size_t i = 1; i < finding->pair_count && report->options->all_pairs; i++) {
         gv_message_pair(&report->text, finding, &finding->pairs[i]);
-        print_row(report, i == 1 ? "also" : "");
+        gv_layout_row(report, i == 1 ? "also" : "");
     }
     gv_message_confidence(&report->text, finding);
-    print_row(report, "confidence");
+    gv_layout_row(report, "confidence");
     gv_message_race_properties(&report->text, finding);
-    print_properties(report);
+    gv_layout_properties(report);
     fputc('\n', report->out);
 }
 
-static void print_observed(text_report *report, const gv_finding *finding)
+static void print_observed(gv_layout *report, const gv_finding *finding)
 {
     size_t ranges = report->options->ranges ? report->options->ranges : DEFAULT_RANGES;
     const char *label = NULL;
     gv_message_observed_title(&report->text, finding, report->name_process);
-    print_paragraph(report, "");
+    gv_layout_paragraph(report, "");
     const gv_graph *graph = gv_trace_graph(finding->trace, finding->graph);
     if (finding->node && graph) {
         gv_message_side(&report->text, finding,
                         &(gv_side){.graph = finding->graph, .node = (uint32_t)finding->node - 1});
-        print_row(report, "node");
+        gv_layout_row(report, "node");
         if (report->options->all_stacks && finding->node <= graph->node_count)
-            print_stack(report, finding->trace, graph->nodes[finding->node - 1].stack, "  call stack");
+            gv_layout_stack(report, finding->trace, graph->nodes[finding->node - 1].stack, "  call stack");
     }
     for (size_t row = 0;; row++) {
         gv_message_observed_row(&report->text, finding, row, &label);
         if (!report->text.length)
             break;
-        print_row(report, label);
+        gv_layout_row(report, label);
     }
     if (finding->bytes) {
         gv_message_ranges(&report->text, &finding->ranges, finding->bytes, ranges);
-        print_row(report, "bytes");
+        gv_layout_row(report, "bytes");
         gv_message_memory(&report->text, finding);
-        print_row(report, "memory");
+        gv_layout_row(report, "memory");
     }
     if (graph) {
         gv_message_graph(&report->text, finding->trace, finding->graph);
-        print_row(report, "graph");
+        gv_layout_row(report, "graph");
     }
     gv_string_add_safe(&report->text, finding->reason);
-    print_row(report, "reason");
+    gv_layout_row(report, "reason");
     gv_message_observed_properties(&report->text, finding);
-    print_properties(report);
+    gv_layout_properties(report);
     fputc('\n', report->out);
 }
 
 // Every graph of the group with its nodes, and with its own reason where the block gives none.
-static void list_incomplete(text_report *report, const gv_incomplete_group *group, const gv_findings *findings,
+static void list_incomplete(gv_layout *report, const gv_incomplete_group *group, const gv_findings *findings,
                             const gv_overview *overview)
 {
     size_t end = group->first + group->count;
@@ -170,21 +121,21 @@ static void list_incomplete(text_report *report, const gv_incomplete_group *grou
         part.first = i;
         part.count = next - i;
         gv_message_incomplete_graphs(&report->text, &part, findings, overview);
-        print_row(report, "graph");
+        gv_layout_row(report, "graph");
         gv_message_incomplete_nodes(&report->text, &part, findings, overview, SIZE_MAX);
-        print_row(report, "  nodes");
+        gv_layout_row(report, "  nodes");
         if (!group->reason || gv_incomplete_is_about_pairs(group->kind)) {
             gv_string_add_safe(&report->text, finding->reason);
-            print_row(report, "  reason");
+            gv_layout_row(report, "  reason");
         }
     }
 }
 
-static void print_incomplete(text_report *report, const gv_incomplete_group *group, const gv_findings *findings,
+static void print_incomplete(gv_layout *report, const gv_incomplete_group *group, const gv_findings *findings,
                              const gv_overview *overview)
 {
     gv_message_incomplete_title(&report->text, group, report->name_process);
-    print_paragraph(report, "");
+    gv_layout_paragraph(report, "");
     // What the reason of undecided pairs says, the title and the nodes say too, but for why a wait was not observed.
     const char *reason = group->reason;
     if (gv_incomplete_is_about_pairs(group->kind)) {
@@ -192,32 +143,32 @@ static void print_incomplete(text_report *report, const gv_incomplete_group *gro
         reason = reason ? reason + 2 : NULL;
     }
     gv_string_add_safe(&report->text, reason);
-    print_row(report, "reason");
+    gv_layout_row(report, "reason");
     if (report->options->verbose) {
         list_incomplete(report, group, findings, overview);
     } else {
         gv_message_incomplete_nodes(&report->text, group, findings, overview, NODES_SHOWN);
-        print_row(report, "nodes");
+        gv_layout_row(report, "nodes");
         gv_message_incomplete_graphs(&report->text, group, findings, overview);
-        print_row(report, group->listed > 1 ? "graphs" : "graph");
+        gv_layout_row(report, group->listed > 1 ? "graphs" : "graph");
     }
     gv_message_incomplete_remedy(&report->text, group);
-    print_row(report, "what to do");
+    gv_layout_row(report, "what to do");
     gv_message_incomplete_properties(&report->text, group);
-    print_properties(report);
+    gv_layout_properties(report);
     fputc('\n', report->out);
 }
 
 // Notes of incompletenesses and failures have become findings; what is left is of use to who debugs the recorder.
-static void print_trace(text_report *report, const gv_trace *trace)
+static void print_trace(gv_layout *report, const gv_trace *trace)
 {
     gv_message_trace(&report->text, trace);
-    print_paragraph(report, "");
+    gv_layout_paragraph(report, "");
     for (size_t i = 0; i < trace->note_count; i++) {
         if (trace->notes[i].severity != GV_NOTE_INFO || !report->options->verbose)
             continue;
         gv_message_note(&report->text, trace, &trace->notes[i]);
-        print_paragraph(report, "  note: ");
+        gv_layout_paragraph(report, "  note: ");
     }
 }
 
@@ -228,7 +179,7 @@ gv_status gv_report_text(FILE *out, gv_trace *const *traces, size_t trace_count,
     gv_status status = gv_overview_make(traces, trace_count, findings, &overview, error);
     if (status != GV_OK)
         return status;
-    text_report report = {.out = out, .options = options, .name_process = trace_count > 1};
+    gv_layout report = {.out = out, .options = options, .name_process = trace_count > 1};
     for (size_t i = 0; i < trace_count; i++)
         print_trace(&report, traces[i]);
     fputc('\n', out);
@@ -247,13 +198,13 @@ gv_status gv_report_text(FILE *out, gv_trace *const *traces, size_t trace_count,
     }
     if (gv_coverage_total(overview.covered)) {
         gv_message_coverage(&report.text, overview.covered);
-        print_paragraph(&report, "coverage  ");
+        gv_layout_paragraph(&report, "coverage  ");
     }
     gv_message_tried(&report.text, &overview.tried);
     if (*gv_string_text(&report.text))
-        print_paragraph(&report, "tried     ");
+        gv_layout_paragraph(&report, "tried     ");
     gv_message_summary(&report.text, &overview);
-    print_paragraph(&report, "");
+    gv_layout_paragraph(&report, "");
     bool failed = report.text.failed || report.label.failed;
     gv_string_free(&report.text);
     gv_string_free(&report.label);
