@@ -3,17 +3,14 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "record/driver.h"
+#include "record/embed.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define EMBED(symbol, section, path)                                                                               \
-    __asm__(".section " section ",\"a\",@progbits\n.balign 64\n.hidden " #symbol "\n.global " #symbol "\n" #symbol \
-            ":\n.incbin \"" path "\"\n.balign 64\n.previous\n");                                                   \
-    extern const unsigned char symbol[]
-EMBED(gv_compare_soft_image, ".gravel.soft", GV_COMPARE_SOFT);
+GV_EMBED(gv_compare_soft_image, ".gravel.soft", GV_COMPARE_SOFT);
 #ifdef GV_DEVICE_CODE
-EMBED(gv_compare_image, ".gravel.fatbin", GV_COMPARE_FATBIN);
+GV_EMBED(gv_compare_image, ".gravel.fatbin", GV_COMPARE_FATBIN);
 #endif
 
 enum {
@@ -25,12 +22,6 @@ enum {
 };
 
 // ---- Memory ------------------------------------------------------------------------------------------------------
-
-static gv_status driver_failed(gv_error *error, const char *what, CUresult result)
-{
-    return gv_fail(error, result == CUDA_ERROR_OUT_OF_MEMORY ? GV_ERR_MEMORY : GV_ERR_IO, "%s: %s", what,
-                   gv_driver_error(result));
-}
 
 void gv_device_release(gv_device_buffer *b)
 {
@@ -48,7 +39,7 @@ gv_status gv_device_reserve(gv_device_buffer *b, uint64_t size, gv_error *error)
     CUresult result = gv_cuda.cuMemAlloc(&b->memory, size);
     if (result != CUDA_SUCCESS) {
         b->memory = 0;
-        return driver_failed(error, "device memory for comparing could not be allocated", result);
+        return gv_driver_failed(error, "device memory for comparing could not be allocated", result);
     }
     b->size = size;
     return GV_OK;
@@ -58,7 +49,7 @@ gv_status gv_device_reserve(gv_device_buffer *b, uint64_t size, gv_error *error)
 static gv_status upload(gv_compare *c, CUdeviceptr to, const void *from, size_t size, gv_error *error)
 {
     CUresult result = gv_cuda.cuMemcpyHtoDAsync(to, from, size, c->stream);
-    return result == CUDA_SUCCESS ? GV_OK : driver_failed(error, "memory for comparing could not be set up", result);
+    return result == CUDA_SUCCESS ? GV_OK : gv_driver_failed(error, "memory for comparing could not be set up", result);
 }
 
 static gv_status download(gv_compare *c, void *to, CUdeviceptr from, size_t size, gv_error *error)
@@ -67,7 +58,7 @@ static gv_status download(gv_compare *c, void *to, CUdeviceptr from, size_t size
     if (result == CUDA_SUCCESS)
         result = gv_cuda.cuStreamSynchronize(c->stream);
     return result == CUDA_SUCCESS ? GV_OK
-                                  : driver_failed(error, "the result of a comparison could not be read", result);
+                                  : gv_driver_failed(error, "the result of a comparison could not be read", result);
 }
 
 gv_status gv_compare_read(gv_compare *c, uint64_t address, void *to, size_t size, gv_error *error)
@@ -109,7 +100,7 @@ gv_status gv_compare_open(bool soft, CUstream stream, gv_compare **compare, gv_e
         result = gv_cuda.cuMemHostAlloc(&c->host, GV_CHANGED_BYTES + GV_COUNTS_BYTES, CU_MEMHOSTALLOC_PORTABLE);
     if (result != CUDA_SUCCESS) {
         gv_compare_close(c);
-        return driver_failed(error, "the kernels that compare memory could not be loaded", result);
+        return gv_driver_failed(error, "the kernels that compare memory could not be loaded", result);
     }
     *compare = c;
     return GV_OK;
@@ -207,7 +198,7 @@ static CUresult launch(gv_compare *c, CUfunction kernel, gv_walk *w, uint64_t fi
 static gv_status run(gv_compare *c, CUfunction kernel, gv_walk *w, void **more, size_t more_count, gv_error *error)
 {
     CUresult result = w->blocks ? launch(c, kernel, w, 0, w->blocks, more, more_count) : CUDA_SUCCESS;
-    return result == CUDA_SUCCESS ? GV_OK : driver_failed(error, "memory could not be compared", result);
+    return result == CUDA_SUCCESS ? GV_OK : gv_driver_failed(error, "memory could not be compared", result);
 }
 
 gv_status gv_walk_run(gv_compare *c, CUfunction kernel, gv_walk *w, gv_error *error)
@@ -394,7 +385,7 @@ static gv_status mark(gv_compare *c, CUfunction kernel, gv_walk *w, void *before
             result = launch(c, kernel, w, first, blocks, more, (size_t)(next - more));
         // A settling kernel has to go over all chunks, whatever becomes of what it tells.
         if (result != CUDA_SUCCESS && !status)
-            status = driver_failed(error, "memory could not be compared", result);
+            status = gv_driver_failed(error, "memory could not be compared", result);
         if (!status)
             status = take_chunk(c, w, &piece, first, blocks, coarse, &j, error);
         if (status && !before)
@@ -451,7 +442,7 @@ gv_status gv_compare_settle(gv_compare *c, gv_range_set *written, gv_error *erro
     gv_status status = mark(c, c->settle, &c->perturbed, &c->swapped.memory, false, written, error);
     CUresult result = gv_cuda.cuStreamSynchronize(c->stream);
     if (!status && result != CUDA_SUCCESS)
-        status = driver_failed(error, "memory could not be put back", result);
+        status = gv_driver_failed(error, "memory could not be put back", result);
     c->perturbed.count = c->perturbed.blocks = 0;
     return status;
 }
@@ -507,7 +498,7 @@ static gv_status begin_search(gv_compare *c, gv_error *error)
                        .stray_capacity = MOST_STRAYS};
     CUresult result = gv_cuda.cuMemsetD8Async(at, 0, EDGE_LIST_AT, c->stream);
     if (result != CUDA_SUCCESS)
-        return driver_failed(error, "memory could not be searched", result);
+        return gv_driver_failed(error, "memory could not be searched", result);
     return upload(c, at, &job, sizeof job, error);
 }
 
@@ -562,7 +553,7 @@ gv_status gv_compare_scan(gv_compare *c, const gv_scan_range *ranges, size_t cou
         if (result == CUDA_SUCCESS && first + blocks < w->blocks)
             result = gv_cuda.cuStreamSynchronize(c->stream);
         if (result != CUDA_SUCCESS)
-            status = driver_failed(error, "memory could not be searched", result);
+            status = gv_driver_failed(error, "memory could not be searched", result);
     }
     return status ? status : take_search(c, found, error);
 }

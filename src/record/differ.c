@@ -10,12 +10,10 @@
 #include "record/recorder.h"
 #include "record/rows.h"
 
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MOST_ATTEMPTS = 3, LONG_WAIT_NS = 500000000 };
 
@@ -79,20 +77,8 @@ static void write_checked(const gv_exec *exec, gv_checked_record record, const c
 // Each reason once: the trace has it for every launch.
 static void say_once(const gv_exec *exec, const char *why)
 {
-    enum { MOST = 32 };
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static char said[MOST][96];
-    static size_t count;
-    bool first = true;
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < count && first; i++)
-        first = strncmp(said[i], why, sizeof said[i] - 1) != 0;
-    if (first && count < MOST)
-        snprintf(said[count++], sizeof said[0], "%.95s", why);
-    else
-        first = false;
-    pthread_mutex_unlock(&lock);
-    if (first || gv_state.options.verbose)
+    static gv_said said = GV_SAID_INIT(32);
+    if (gv_first_time(&said, why) || gv_state.options.verbose)
         gv_say("a launch of graph #%llu is NOT compared with a serial replay: %s",
                (unsigned long long)(exec->snapshot ? exec->snapshot->id : 0), why);
 }
@@ -214,23 +200,6 @@ static gv_status list_ignored(gv_check *check, gv_error *error)
     return status;
 }
 
-static gv_image_room find_room(void)
-{
-    size_t available = 0, total = 0;
-    gv_image_room room = {0};
-    if (gv_cuda.cuMemGetInfo(&available, &total) == CUDA_SUCCESS)
-        room.device = available / 2;
-    // Never more than half of what is free: the program must not run out.
-    if (room.device > gv_state.options.diff_bytes)
-        room.device = gv_state.options.diff_bytes;
-    long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    if (pages > 0 && size > 0)
-        room.host = (uint64_t)pages * (uint64_t)size / 4;
-    if (room.host > gv_state.options.diff_host_bytes)
-        room.host = gv_state.options.diff_host_bytes;
-    return room;
-}
-
 // ---- Before the launch -------------------------------------------------------------------------------------------
 
 // Finds out what the launch may write and saves it. Nothing of the program has run; on failure the reason is given,
@@ -258,7 +227,7 @@ static bool prepare(gv_check *check, bool *forever)
     }
     if (!status)
         status = list_ignored(check, &error);
-    check->room = find_room();
+    check->room = gv_image_room_now(gv_state.options.diff_bytes, gv_state.options.diff_host_bytes);
     if (!status)
         status = gv_image_save(check->compare, &check->extent.writable, &check->room, &check->before, &error);
     if (!status)

@@ -52,3 +52,9 @@ const char *gv_driver_error(CUresult result)
         return text;
     return "unknown error";
 }
+
+gv_status gv_driver_failed(gv_error *error, const char *what, CUresult result)
+{
+    return gv_fail(error, result == CUDA_ERROR_OUT_OF_MEMORY ? GV_ERR_MEMORY : GV_ERR_IO, "%s: %s", what,
+                   gv_driver_error(result));
+}

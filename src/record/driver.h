@@ -2,6 +2,8 @@
 #ifndef GV_RECORD_DRIVER_H
 #define GV_RECORD_DRIVER_H
 
+#include "base/error.h"
+
 #include <cuda.h>
 #include <stdbool.h>
 
@@ -117,5 +119,8 @@ void *gv_driver_symbol(const char *symbol);
 
 // The driver's text for an error, never NULL.
 const char *gv_driver_error(CUresult result);
+
+// Fills `error` with "what: the driver's text". GV_ERR_MEMORY where the device ran out of it, else GV_ERR_IO.
+gv_status gv_driver_failed(gv_error *error, const char *what, CUresult result);
 
 #endif

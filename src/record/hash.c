@@ -3,17 +3,14 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "record/driver.h"
+#include "record/embed.h"
 
 #include <sched.h>
 #include <string.h>
 
-#define EMBED(symbol, section, path)                                                                               \
-    __asm__(".section " section ",\"a\",@progbits\n.balign 64\n.hidden " #symbol "\n.global " #symbol "\n" #symbol \
-            ":\n.incbin \"" path "\"\n.balign 64\n.previous\n");                                                   \
-    extern const unsigned char symbol[]
-EMBED(gv_hash_soft_image, ".gravel.soft", GV_HASH_SOFT);
+GV_EMBED(gv_hash_soft_image, ".gravel.soft", GV_HASH_SOFT);
 #ifdef GV_DEVICE_CODE
-EMBED(gv_hash_image, ".gravel.fatbin", GV_HASH_FATBIN);
+GV_EMBED(gv_hash_image, ".gravel.fatbin", GV_HASH_FATBIN);
 #endif
 
 enum { THREADS = 256, WARP = 32, MOST_BLOCKS = 4096, HEAD_BYTES = 64 };
@@ -38,12 +35,6 @@ struct gv_hashed {
     bool has_anew;     // the next hash has to wait for it
     uint64_t sequence; // of hashes; the number of the next one is this plus one
 };
-
-static gv_status driver_failed(gv_error *error, const char *what, CUresult result)
-{
-    return gv_fail(error, result == CUDA_ERROR_OUT_OF_MEMORY ? GV_ERR_MEMORY : GV_ERR_IO, "%s: %s", what,
-                   gv_driver_error(result));
-}
 
 // ---- The kernels -------------------------------------------------------------------------------------------------
 
@@ -79,7 +70,7 @@ gv_status gv_hasher_open(bool soft, gv_hasher **hasher, gv_error *error)
         result = gv_cuda.cuModuleGetFunction(functions[i].function, h->module, functions[i].name);
     if (result != CUDA_SUCCESS) {
         gv_hasher_close(h);
-        return driver_failed(error, "the kernels that hash memory could not be loaded", result);
+        return gv_driver_failed(error, "the kernels that hash memory could not be loaded", result);
     }
     *hasher = h;
     return GV_OK;
@@ -181,7 +172,7 @@ gv_status gv_hashed_open(gv_hasher *hasher, uint64_t base, uint64_t bytes, uint6
     CUresult result = set_up(h, &job, stream);
     if (result != CUDA_SUCCESS) {
         gv_hashed_close(h);
-        return driver_failed(error, "memory for its hashes could not be set up", result);
+        return gv_driver_failed(error, "memory for its hashes could not be set up", result);
     }
     *hashed = h;
     return GV_OK;
@@ -230,7 +221,7 @@ gv_status gv_hashed_mark(gv_hashed *h, CUstream stream, uint64_t address, uint64
     uint32_t epoch = (uint32_t)h->sequence + 1;
     void *arguments[] = {&h->memory, &epoch, &address, &count, &index_bytes, &slots_per_page};
     CUresult result = count ? launch(h->hasher->mark, count, stream, arguments) : CUDA_SUCCESS;
-    return result == CUDA_SUCCESS ? GV_OK : driver_failed(error, "an index tensor could not be read", result);
+    return result == CUDA_SUCCESS ? GV_OK : gv_driver_failed(error, "an index tensor could not be read", result);
 }
 
 gv_status gv_hashed_anew(gv_hashed *h, const uint32_t *pages, uint32_t count, double seconds, gv_error *error)
@@ -253,7 +244,7 @@ gv_status gv_hashed_anew(gv_hashed *h, const uint32_t *pages, uint32_t count, do
     if (result == CUDA_SUCCESS)
         result = gv_cuda.cuEventRecord(h->anew, h->side);
     if (result != CUDA_SUCCESS)
-        return driver_failed(error, "pages could not be hashed anew", result);
+        return gv_driver_failed(error, "pages could not be hashed anew", result);
     h->has_anew = true;
     uint64_t deadline = gv_monotonic_ns() + (uint64_t)(seconds * 1e9);
     while (gv_cuda.cuEventQuery(h->anew) == CUDA_ERROR_NOT_READY && gv_monotonic_ns() < deadline)
@@ -276,7 +267,7 @@ gv_status gv_hashed_enqueue(gv_hashed *h, CUstream stream, gv_error *error)
     if (result == CUDA_SUCCESS)
         result = gv_cuda.cuEventRecord(h->done, stream);
     if (result != CUDA_SUCCESS)
-        return driver_failed(error, "it could not be hashed", result);
+        return gv_driver_failed(error, "it could not be hashed", result);
     h->sequence = sequence;
     h->has_anew = false;
     return GV_OK;
@@ -306,7 +297,7 @@ static gv_status test_hash(gv_hashed *h, CUstream stream, uint32_t *changed, uin
         return status;
     CUresult result = gv_cuda.cuStreamSynchronize(stream);
     if (result != CUDA_SUCCESS)
-        return driver_failed(error, "it could not be hashed", result);
+        return gv_driver_failed(error, "it could not be hashed", result);
     const gv_hash_head *head = gv_hashed_take(h, &entries);
     if (head->sequence != h->sequence)
         return gv_fail(error, GV_ERR_IO, "what the hash found did not arrive on the host");
@@ -323,7 +314,7 @@ static gv_status run_test(gv_hasher *hasher, CUstream stream, bool change_nothin
     if (result == CUDA_SUCCESS)
         result = gv_cuda.cuMemsetD8Async(hasher->scratch, 0xa7, TEST_PAGES * TEST_PAGE, stream);
     if (result != CUDA_SUCCESS)
-        return driver_failed(error, "no memory for its self-test", result);
+        return gv_driver_failed(error, "no memory for its self-test", result);
     gv_hashed_close(hasher->tested);
     gv_status status =
         gv_hashed_open(hasher, hasher->scratch, TEST_PAGES * TEST_PAGE, TEST_PAGE, stream, &hasher->tested, error);
@@ -335,7 +326,7 @@ static gv_status run_test(gv_hasher *hasher, CUstream stream, bool change_nothin
         CUdeviceptr at = hasher->scratch + CHANGED_PAGE * TEST_PAGE + TEST_PAGE - 1;
         result = gv_cuda.cuMemcpyHtoDAsync(at, &byte, 1, stream);
         if (result != CUDA_SUCCESS)
-            status = driver_failed(error, "its scratch memory could not be written", result);
+            status = gv_driver_failed(error, "its scratch memory could not be written", result);
     }
     if (status == GV_OK)
         status = test_hash(hasher->tested, stream, &changed, &page, error);
@@ -351,7 +342,7 @@ gv_status gv_hasher_self_test(gv_hasher *hasher, bool change_nothing, gv_error *
     CUstream stream = NULL;
     CUresult result = gv_cuda.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
     if (result != CUDA_SUCCESS)
-        return driver_failed(error, "no stream for its self-test", result);
+        return gv_driver_failed(error, "no stream for its self-test", result);
     gv_status status = run_test(hasher, stream, change_nothing, error);
     gv_cuda.cuStreamDestroy(stream);
     return status;

@@ -5,6 +5,7 @@
 #include "record/driver.h"
 
 #include <string.h>
+#include <unistd.h>
 
 // Where the original of a copied range is, and where the copy is: a device address, in host memory too.
 typedef struct part {
@@ -20,10 +21,20 @@ struct gv_image {
     uint64_t device_bytes, host_bytes;
 };
 
-static gv_status failed(gv_error *error, const char *what, CUresult result)
+gv_image_room gv_image_room_now(uint64_t most_device, uint64_t most_host)
 {
-    return gv_fail(error, result == CUDA_ERROR_OUT_OF_MEMORY ? GV_ERR_MEMORY : GV_ERR_IO, "%s: %s", what,
-                   gv_driver_error(result));
+    size_t available = 0, total = 0;
+    gv_image_room room = {0};
+    if (gv_cuda.cuMemGetInfo(&available, &total) == CUDA_SUCCESS)
+        room.device = available / 2;
+    if (room.device > most_device)
+        room.device = most_device;
+    long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    if (pages > 0 && size > 0)
+        room.host = (uint64_t)pages * (uint64_t)size / 4;
+    if (room.host > most_host)
+        room.host = most_host;
+    return room;
 }
 
 uint64_t gv_image_cost(const gv_range_set *ranges)
@@ -98,7 +109,7 @@ static gv_status take_memory(gv_image *image, gv_error *error)
         result = gv_cuda.cuMemAlloc(&image->device, image->device_bytes);
     if (result != CUDA_SUCCESS) {
         image->device = 0;
-        return failed(error, "device memory for a copy could not be allocated", result);
+        return gv_driver_failed(error, "device memory for a copy could not be allocated", result);
     }
     CUdeviceptr seen = 0;
     if (image->host_bytes)
@@ -107,8 +118,9 @@ static gv_status take_memory(gv_image *image, gv_error *error)
     if (result == CUDA_SUCCESS && image->host_bytes)
         result = gv_cuda.cuMemHostGetDevicePointer(&seen, image->host, 0);
     image->host_address = seen;
-    return result == CUDA_SUCCESS ? GV_OK
-                                  : failed(error, "page-locked host memory for a copy could not be allocated", result);
+    return result == CUDA_SUCCESS
+               ? GV_OK
+               : gv_driver_failed(error, "page-locked host memory for a copy could not be allocated", result);
 }
 
 // ---- Walks -------------------------------------------------------------------------------------------------------
@@ -212,7 +224,7 @@ gv_status gv_image_read(gv_compare *c, const gv_image *image, uint64_t start, ui
         if (in_host) {
             CUresult result = gv_cuda.cuStreamSynchronize(c->stream);
             if (result != CUDA_SUCCESS)
-                return failed(error, "a copy could not be read", result);
+                return gv_driver_failed(error, "a copy could not be read", result);
             memcpy(to, (const char *)image->host + (from - image->host_address), stop - start);
         } else {
             status = gv_compare_read(c, from, to, stop - start, error);

@@ -16,6 +16,10 @@ typedef struct gv_image_room {
     uint64_t device, host;
 } gv_image_room;
 
+// What copies may take now: half of what is free of device memory and a quarter of the host's, so that the program does
+// not run out, and no more than these limits in bytes.
+gv_image_room gv_image_room_now(uint64_t most_device, uint64_t most_host);
+
 // How much memory a copy of these ranges takes, wherever it lies.
 uint64_t gv_image_cost(const gv_range_set *ranges);
 

@@ -10,7 +10,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 // How often, and for how long, a check waits for other work in its context.
 enum { MOST_ATTEMPTS = 3, LONG_WAIT_NS = 1000000000 };
@@ -141,21 +140,6 @@ void gv_perturb_drop(gv_perturb *p, gv_image *image)
         return;
     gv_cuda.cuStreamSynchronize(p->hold.stream);
     gv_image_free(image, &p->room);
-}
-
-// Half of what is free of device memory, and a quarter of the host's for what does not fit.
-static gv_image_room find_room(void)
-{
-    size_t available = 0, total = 0;
-    gv_image_room room = {0};
-    if (gv_cuda.cuMemGetInfo(&available, &total) == CUDA_SUCCESS)
-        room.device = available / 2;
-    if (room.device > gv_state.options.compare_bytes)
-        room.device = gv_state.options.compare_bytes;
-    long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    if (pages > 0 && size > 0)
-        room.host = (uint64_t)pages * (uint64_t)size / 4;
-    return room;
 }
 
 static bool wait_for_it(gv_perturb *p)
@@ -302,7 +286,7 @@ static bool prepare(gv_perturb *p, gv_status (*more)(gv_perturb *p, gv_range_set
         !good(p, more(p, &p->saved, &error), &error))
         return false;
     gv_range_set_settle(&p->saved);
-    p->room = find_room();
+    p->room = gv_image_room_now(gv_state.options.compare_bytes, UINT64_MAX);
     p->before = gv_perturb_keep(p, &p->saved);
     p->record.saved_bytes = gv_range_set_bytes(&p->saved);
     return p->before && good(p,

@@ -99,22 +99,24 @@ void gv_note(enum gv_note_severity severity, uint64_t graph, uint64_t node, cons
     va_end(arguments);
 }
 
-void gv_note_once(enum gv_note_severity severity, const char *key, const char *format, ...)
+bool gv_first_time(gv_said *said, const char *key)
 {
-    enum { KEYS = 64 };
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static char said[KEYS][64];
-    static size_t count;
     bool first = true;
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < count && first; i++)
-        first = strncmp(said[i], key, sizeof said[i] - 1) != 0;
-    if (first && count < KEYS)
-        snprintf(said[count++], sizeof said[0], "%s", key);
+    pthread_mutex_lock(&said->lock);
+    for (size_t i = 0; i < said->count && first; i++)
+        first = strncmp(said->keys[i], key, sizeof said->keys[i] - 1) != 0;
+    if (first && said->count < said->most)
+        snprintf(said->keys[said->count++], sizeof said->keys[0], "%s", key);
     else
         first = false;
-    pthread_mutex_unlock(&lock);
-    if (!first)
+    pthread_mutex_unlock(&said->lock);
+    return first;
+}
+
+void gv_note_once(enum gv_note_severity severity, const char *key, const char *format, ...)
+{
+    static gv_said said = GV_SAID_INIT(GV_SAID_KEYS);
+    if (!gv_first_time(&said, key))
         return;
     va_list arguments;
     va_start(arguments, format);

@@ -9,6 +9,7 @@
 #include "record/stack.h"
 #include "trace/writer.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -91,6 +92,22 @@ void gv_flush(void);
 // Writes a note and, for incompletenesses and failures, prints it to stderr once.
 void gv_note(enum gv_note_severity severity, uint64_t graph, uint64_t node, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+
+// What was said already, by key. Initialise with GV_SAID_INIT(how many keys at most).
+enum { GV_SAID_KEYS = 64 };
+typedef struct gv_said {
+    pthread_mutex_t lock;
+    size_t count, most; // most: up to GV_SAID_KEYS
+    char keys[GV_SAID_KEYS][96];
+} gv_said;
+#define GV_SAID_INIT(keys_at_most)                                \
+    {                                                             \
+        .lock = PTHREAD_MUTEX_INITIALIZER, .most = (keys_at_most) \
+    }
+
+// Is this the first time that `key` is asked about? Keys alike in their first 95 bytes are one. When the table is full
+// no key is new any more: a program is not flooded.
+bool gv_first_time(gv_said *said, const char *key);
 
 // The same, but only the first time for `key`.
 void gv_note_once(enum gv_note_severity severity, const char *key, const char *format, ...)

@@ -7,6 +7,7 @@
 #include "record/cubin.h"
 #include "record/drain.h"
 #include "record/early.h"
+#include "record/embed.h"
 #include "record/hook.h"
 #include "record/ids.h"
 #include "record/opaque.h"
@@ -27,17 +28,12 @@
 
 #include <sanitizer.h>
 
-// The device code, as nvcc made it. `gravel doctor` looks for this section.
-#define GV_EMBED(symbol, path)                                                                                        \
-    __asm__(".section .gravel.fatbin,\"a\",@progbits\n.balign 64\n.hidden " #symbol "\n.global " #symbol "\n" #symbol \
-            ":\n.incbin \"" path "\"\n.balign 64\n.previous\n");                                                      \
-    extern const unsigned char symbol[]
-GV_EMBED(gv_patch_image, GV_PATCH_FATBIN);
-GV_EMBED(gv_patch_tensor_image, GV_PATCH_TENSOR_FATBIN);
-GV_EMBED(gv_drain_image, GV_DRAIN_FATBIN);
-GV_EMBED(gv_hold_image, GV_HOLD_FATBIN);
+GV_EMBED(gv_patch_image, ".gravel.fatbin", GV_PATCH_FATBIN);
+GV_EMBED(gv_patch_tensor_image, ".gravel.fatbin", GV_PATCH_TENSOR_FATBIN);
+GV_EMBED(gv_drain_image, ".gravel.fatbin", GV_DRAIN_FATBIN);
+GV_EMBED(gv_hold_image, ".gravel.fatbin", GV_HOLD_FATBIN);
 #ifdef GV_CONDITION_FATBIN
-GV_EMBED(gv_condition_image, GV_CONDITION_FATBIN);
+GV_EMBED(gv_condition_image, ".gravel.fatbin", GV_CONDITION_FATBIN);
 #endif
 
 #define GV_SANITIZER_FUNCTIONS(F)     \
