@@ -5,6 +5,7 @@
 #include "detect/detect.h"
 #include "fix/fingerprint.h"
 #include "fix/plan.h"
+#include "fix/test_draw.h"
 #include "trace/ranges.h"
 #include "trace/test_sample.h"
 
@@ -21,16 +22,6 @@
 enum { TRACES = 60, MOST_NODES = 12, BLOCKS = 6 };
 
 static gv_writer *writer;
-static uint64_t seed;
-
-static uint32_t draw(uint32_t below)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (uint32_t)(seed >> 20) % below;
-}
-
 // How a random graph comes about.
 typedef struct recipe {
     bool programmatic, child, shuffled;

@@ -2,6 +2,7 @@
 // ones. `test_solve GRAPHS` runs that many small graphs (`make fix-brute-force`: 1,000 and more of each kind).
 #include "base/memory.h"
 #include "fix/solve.h"
+#include "fix/test_draw.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,16 +15,6 @@
 enum { MOST_VERTICES = 32, MOST_LINKS = 400, MOST_DEMANDS = 12 };
 
 static unsigned long graphs = 60;
-
-static uint64_t seed;
-
-static uint32_t draw(uint32_t below)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (uint32_t)(seed >> 20) % below;
-}
 
 // A problem with room for all it points to.
 typedef struct sample {

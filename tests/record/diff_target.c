@@ -2,8 +2,8 @@
 //
 // Prints `result N...` lines: the same whatever is compared.
 #include "gravel.h"
+#include "program.h"
 
-#include <cuda.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,43 +12,12 @@
 
 enum { COUNT = 256, BYTES = COUNT * 4, LAUNCHES = 5 };
 
-static CUmodule module;
-static CUcontext context;
-static CUstream stream, side;
+static CUstream side;
 static CUdeviceptr in, scratch, out, other;
 static int count = COUNT;
 
-static void fail(const char *what, int line, long code)
-{
-    fprintf(stderr, "diff_target: line %d: %s: error %ld\n", line, what, code);
-    exit(99);
-}
-
-#define CHECK(call)                         \
-    do {                                    \
-        CUresult result_ = (call);          \
-        if (result_ != CUDA_SUCCESS)        \
-            fail(#call, __LINE__, result_); \
-    } while (0)
-
-static CUfunction kernel(const char *name)
-{
-    CUfunction function;
-    CHECK(cuModuleGetFunction(&function, module, name));
-    return function;
-}
-
 #define LAUNCH(name, on, threads, ...) \
     CHECK(cuLaunchKernel(kernel(name), ((threads) + 31) / 32, 1, 1, 32, 1, 1, 0, on, (void *[]){__VA_ARGS__}, NULL))
-
-static CUdeviceptr allocate(size_t bytes)
-{
-    CUdeviceptr memory;
-    CHECK(cuMemAlloc(&memory, bytes));
-    CHECK(cuMemsetD8(memory, 0, bytes));
-    CHECK(cuCtxSynchronize());
-    return memory;
-}
 
 static void begin(void)
 {
@@ -61,16 +30,6 @@ static void order(CUstream before, CUstream after)
     CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     CHECK(cuEventRecord(event, before));
     CHECK(cuStreamWaitEvent(after, event, 0));
-}
-
-static CUgraphExec end(void)
-{
-    CUgraph graph;
-    CUgraphExec exec;
-    CHECK(cuStreamEndCapture(stream, &graph));
-    CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
-    CHECK(cuGraphDestroy(graph));
-    return exec;
 }
 
 static void launch(CUgraphExec exec, int times)
@@ -149,8 +108,7 @@ static void noisy(void)
     float host[COUNT], one = 1;
     for (int i = 0; i < COUNT; i++)
         host[i] = 1.0f / (float)(i + 1);
-    CHECK(cuMemcpyHtoD(in, host, BYTES));
-    CHECK(cuCtxSynchronize()); // from pageable memory: on the device it may still be under way
+    upload(in, host, BYTES);
     int single = 1;
     begin();
     LAUNCH("sum_f32", stream, 1, &in, &scratch, &count);
@@ -302,17 +260,11 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    CUdevice device;
     if (argc != 3) {
         fprintf(stderr, "usage: diff_target SCENARIO KERNELS\n");
         return 2;
     }
-    CHECK(cuInit(0));
-    CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
-    CHECK(cuModuleLoad(&module, argv[2]));
-    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    open_device(argv[2]);
     CHECK(cuStreamCreate(&side, CU_STREAM_NON_BLOCKING));
     in = allocate(BYTES);
     scratch = allocate(BYTES);

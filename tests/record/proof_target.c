@@ -2,8 +2,8 @@
 //
 // Prints `result N...` lines: the same whatever records it.
 #include "gravel.h"
+#include "program.h"
 
-#include <cuda.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -14,46 +14,14 @@
 
 enum { ROWS = 4, WIDTH = 8, ROW = WIDTH * 4, BYTES = ROWS * ROW };
 
-static CUmodule module;
-static CUstream stream;
-
-static void fail(const char *what, int line, long code)
-{
-    fprintf(stderr, "proof_target: line %d: %s: error %ld\n", line, what, code);
-    exit(99);
-}
-
-#define CHECK(call)                         \
-    do {                                    \
-        CUresult result_ = (call);          \
-        if (result_ != CUDA_SUCCESS)        \
-            fail(#call, __LINE__, result_); \
-    } while (0)
-
 #define EXPECT(condition)                  \
     do {                                   \
         if (!(condition))                  \
             fail(#condition, __LINE__, 0); \
     } while (0)
 
-static CUfunction kernel(const char *name)
-{
-    CUfunction function;
-    CHECK(cuModuleGetFunction(&function, module, name));
-    return function;
-}
-
 #define LAUNCH(name, count, ...) \
     CHECK(cuLaunchKernel(kernel(name), ((count) + 31) / 32, 1, 1, 32, 1, 1, 0, stream, (void *[]){__VA_ARGS__}, NULL))
-
-static CUdeviceptr allocate(size_t bytes)
-{
-    CUdeviceptr memory;
-    CHECK(cuMemAlloc(&memory, bytes));
-    CHECK(cuMemsetD8(memory, 0, bytes));
-    CHECK(cuCtxSynchronize()); // it was enqueued in a stream that `stream` does not wait for
-    return memory;
-}
 
 // Rows of numbers: 1, 2, ... from the first on.
 static CUdeviceptr numbers(int rows)
@@ -62,24 +30,13 @@ static CUdeviceptr numbers(int rows)
     CUdeviceptr memory = allocate(BYTES);
     for (int i = 0; i < rows * WIDTH; i++)
         host[i] = (float)(i + 1);
-    CHECK(cuMemcpyHtoD(memory, host, (size_t)rows * ROW));
-    CHECK(cuCtxSynchronize()); // from pageable memory: on the device it may still be under way
+    upload(memory, host, (size_t)rows * ROW);
     return memory;
 }
 
 static void begin(void)
 {
     CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-}
-
-static CUgraphExec end(void)
-{
-    CUgraph graph;
-    CUgraphExec exec;
-    CHECK(cuStreamEndCapture(stream, &graph));
-    CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
-    CHECK(cuGraphDestroy(graph));
-    return exec;
 }
 
 static void launch(CUgraphExec exec)
@@ -236,8 +193,7 @@ static CUdeviceptr slots, cache, amax, counter, state;
 
 static void set_slots(const int *host)
 {
-    CHECK(cuMemcpyHtoD(slots, host, ROWS * sizeof *host));
-    CHECK(cuCtxSynchronize());
+    upload(slots, host, ROWS * sizeof *host);
 }
 
 // `marks`: what the program declares of the slots.
@@ -374,7 +330,7 @@ static atomic_bool writing = true, has_written;
 static CUdeviceptr other;
 
 // Writes into memory that the graph may write, while it is launched and checked.
-static void *write_beside(void *context)
+static void *write_beside(void *user)
 {
     CUstream mine;
     CHECK(cuCtxSetCurrent(context));
@@ -396,14 +352,12 @@ static void *write_beside(void *context)
 static void pad_beside(void)
 {
     pthread_t thread;
-    CUcontext context;
-    CHECK(cuCtxGetCurrent(&context));
     set_up(GRAVEL_ROWS_MINUS_ONE_IS_PAD);
     other = cache + (SLOTS - 1) * ROW;
     CUgraphExec exec = store_graph();
     set_slots((int[]){1, 2, -1, -1});
     gravel_real_rows(2);
-    if (pthread_create(&thread, NULL, write_beside, context))
+    if (pthread_create(&thread, NULL, write_beside, NULL))
         fail("pthread_create", __LINE__, 0);
     while (!has_written)
         usleep(1000);
@@ -501,16 +455,9 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    CUdevice device;
-    CUcontext context;
     if (argc != 3)
         return 2;
-    CHECK(cuInit(0));
-    CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
-    CHECK(cuModuleLoad(&module, argv[2]));
-    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    open_device(argv[2]);
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
         if (strcmp(argv[1], scenarios[i].name) == 0) {
             scenarios[i].run();
