@@ -113,25 +113,31 @@ static char *next_buffer(void)
     return buffers[turn++ % NUMBER_BUFFERS];
 }
 
-const char *gv_number(uint64_t value)
+// Writes the digits in groups of three; the end of what was written.
+static char *put_number(char *out, uint64_t value)
 {
     char digits[24];
     int length = snprintf(digits, sizeof digits, "%" PRIu64, value);
-    char *out = next_buffer(), *to = out;
     for (int i = 0; i < length; i++) {
         if (i && (length - i) % 3 == 0)
-            *to++ = ',';
-        *to++ = digits[i];
+            *out++ = ',';
+        *out++ = digits[i];
     }
-    *to = '\0';
+    *out = '\0';
+    return out;
+}
+
+const char *gv_number(uint64_t value)
+{
+    char *out = next_buffer();
+    put_number(out, value);
     return out;
 }
 
 const char *gv_count(uint64_t value, const char *one, const char *many)
 {
-    const char *number = gv_number(value);
-    char *out = next_buffer();
-    snprintf(out, NUMBER_SIZE, "%s %s", number, value == 1 ? one : many);
+    char *out = next_buffer(), *end = put_number(out, value);
+    snprintf(end, NUMBER_SIZE - (size_t)(end - out), " %s", value == 1 ? one : many);
     return out;
 }
 
