@@ -262,6 +262,38 @@ static void sets_of_every_width(void **state)
     OK(cuMemFree(memory));
 }
 
+// As a GPU's driver has it: what adjoins is not one allocation, however the memory was allocated.
+static void copies_and_sets_stay_in_one_allocation(void **state)
+{
+    char host[512] = {0};
+    CUdeviceptr plain[2], pooled[2], other = buffer(512);
+    for (int i = 0; i < 2; i++)
+        OK(cuMemAlloc(&plain[i], 1 << 20));
+    for (int i = 0; i < 2; i++)
+        OK(cuMemAllocAsync(&pooled[i], 1 << 20, the.a));
+    OK(cuStreamSynchronize(the.a));
+    for (int i = 0; i < 2; i++) {
+        CUdeviceptr *pair = i ? pooled : plain, low = pair[0] < pair[1] ? pair[0] : pair[1];
+        assert_int_equal(pair[0] + pair[1], 2 * low + (1 << 20));
+        CUdeviceptr at = low + (1 << 20) - 256;
+        OK(cuMemsetD8Async(at, 1, 256, the.a));
+        OK(cuMemsetD8Async(at + 256, 1, 256, the.a));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(at, 1, 257));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemsetD8Async(at, 1, 257, the.a));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemsetD2D32Async(at, 256, 1, 1, 2, the.a));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoDAsync(at, other, 257, the.a));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoDAsync(other, at, 257, the.a));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoDAsync(at, host, 257, the.a));
+        FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoHAsync(host, at, 257, the.a));
+    }
+    for (int i = 0; i < 2; i++) {
+        OK(cuMemFreeAsync(pooled[i], the.a));
+        OK(cuMemFree(plain[i]));
+    }
+    OK(cuStreamSynchronize(the.a));
+    OK(cuMemFree(other));
+}
+
 static void pitched_memory_has_rows_of_equal_length(void **state)
 {
     CUdeviceptr memory;
@@ -296,6 +328,7 @@ int main(void)
         cmocka_unit_test(copies_in_one_two_and_three_dimensions),
         cmocka_unit_test(unified_copies_find_the_direction),
         cmocka_unit_test(sets_of_every_width),
+        cmocka_unit_test(copies_and_sets_stay_in_one_allocation),
         cmocka_unit_test(pitched_memory_has_rows_of_equal_length),
         cmocka_unit_test(kernels_and_the_host_share_managed_memory),
     };

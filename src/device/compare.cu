@@ -173,6 +173,44 @@ GRAVEL_KERNEL(gravel_restore, (const gv_piece *, pieces), (uint32_t, count), (ui
     }
 }
 
+// Sets the bytes of the pieces: each to the byte of `pattern` that its address, modulo eight, stands for.
+GRAVEL_KERNEL(gravel_fill, (const gv_piece *, pieces), (uint32_t, count), (uint64_t, first), (uint64_t, blocks),
+              (uint64_t, pattern))
+{
+    WALK(i, blocks)
+    {
+        if (i >= blocks)
+            continue;
+        place at = place_of(pieces, count, first + i);
+        if (is_whole(&at)) {
+            words filled;
+            for (int w = 0; w < 8; w++)
+                filled.at[w] = (uint32_t)(w & 1 ? pattern >> 32 : pattern);
+            store_words(at.address, &filled);
+        } else {
+            for (uint32_t b = at.first; b < at.last; b++)
+                *(uint8_t *)(at.address + b) = (uint8_t)(pattern >> b % 8 * 8);
+        }
+    }
+}
+
+// Makes each piece a row of copies of the `size` bytes at `unit`, which are in no piece.
+GRAVEL_KERNEL(gravel_repeat, (const gv_piece *, pieces), (uint32_t, count), (uint64_t, first), (uint64_t, blocks),
+              (uint64_t, unit), (uint64_t, size))
+{
+    WALK(i, blocks)
+    {
+        if (i >= blocks)
+            continue;
+        place at = place_of(pieces, count, first + i);
+        uint64_t from = (at.address + at.first - piece_of(pieces, count, first + i)->start) % size;
+        for (uint32_t b = at.first; b < at.last; b++) {
+            *(uint8_t *)(at.address + b) = byte_at(unit + from);
+            from = from + 1 == size ? 0 : from + 1;
+        }
+    }
+}
+
 // After a node has run once: makes every byte the complement of what was saved, so that a write of the node's second
 // run shows whatever it writes. A byte whose first run left just that complement gets the saved value instead, and its
 // bit is set in `swapped` (one word a block).

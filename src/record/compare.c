@@ -92,7 +92,8 @@ gv_status gv_compare_open(bool soft, CUstream stream, gv_compare **compare, gv_e
         CUfunction *function;
         const char *name;
     } functions[] = {{&c->save, "gravel_save"},       {&c->compare, "gravel_compare"}, {&c->restore, "gravel_restore"},
-                     {&c->perturb, "gravel_perturb"}, {&c->settle, "gravel_settle"},   {&c->scan, "gravel_scan"}};
+                     {&c->perturb, "gravel_perturb"}, {&c->settle, "gravel_settle"},   {&c->fill, "gravel_fill"},
+                     {&c->repeat, "gravel_repeat"},   {&c->scan, "gravel_scan"}};
     CUresult result = gv_cuda.cuModuleLoadData(&c->module, image(soft));
     for (size_t i = 0; i < sizeof functions / sizeof *functions && result == CUDA_SUCCESS; i++)
         result = gv_cuda.cuModuleGetFunction(functions[i].function, c->module, functions[i].name);
@@ -258,6 +259,34 @@ gv_status gv_compare_save(gv_compare *c, const gv_range_set *ranges, gv_error *e
 gv_status gv_compare_restore(gv_compare *c, gv_error *error)
 {
     return run(c, c->restore, &c->saved, NULL, 0, error);
+}
+
+// ---- Filling -----------------------------------------------------------------------------------------------------
+
+gv_status gv_compare_fill(gv_compare *c, const gv_range_set *ranges, uint64_t pattern, gv_error *error)
+{
+    gv_walk *w = &c->part;
+    w->count = w->blocks = 0;
+    gv_range_set_settle(ranges);
+    if (ranges->count > GV_MOST_PIECES)
+        return gv_fail(error, GV_ERR_MEMORY, "%zu ranges are more than can be filled at once", ranges->count);
+    for (size_t i = 0; i < ranges->count; i++)
+        if (!gv_walk_add(w, ranges->ranges[i].start, ranges->ranges[i].end, 0, 0))
+            return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
+    gv_status status = w->count ? gv_walk_upload(c, w, error) : GV_OK;
+    return status ? status : run(c, c->fill, w, (void *[]){&pattern}, 1, error);
+}
+
+gv_status gv_compare_repeat(gv_compare *c, gv_range range, uint64_t unit, uint64_t size, gv_error *error)
+{
+    gv_walk *w = &c->part;
+    w->count = w->blocks = 0;
+    if (range.start >= range.end || !size)
+        return GV_OK;
+    if (!gv_walk_add(w, range.start, range.end, 0, 0))
+        return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
+    gv_status status = gv_walk_upload(c, w, error);
+    return status ? status : run(c, c->repeat, w, (void *[]){&unit, &size}, 2, error);
 }
 
 // ---- From masks to ranges ----------------------------------------------------------------------------------------

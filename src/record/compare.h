@@ -50,6 +50,17 @@ gv_status gv_compare_restore(gv_compare *compare, gv_error *error);
 gv_status gv_compare_perturb(gv_compare *compare, const gv_range_set *ranges, gv_error *error);
 gv_status gv_compare_settle(gv_compare *compare, gv_range_set *written, gv_error *error);
 
+// ---- Filling ----
+// By kernels: a copy or set of the driver's must lie within one allocation, and ranges that adjoin are joined whichever
+// allocations they lie in.
+
+// Sets every byte of the ranges to a byte of `pattern`: its lowest where the address is a multiple of eight, the next
+// one behind that, and so on. GV_ERR_MEMORY: as above.
+gv_status gv_compare_fill(gv_compare *compare, const gv_range_set *ranges, uint64_t pattern, gv_error *error);
+
+// Makes `range` a row of copies of the `size` bytes at `unit`, which are not in it.
+gv_status gv_compare_repeat(gv_compare *compare, gv_range range, uint64_t unit, uint64_t size, gv_error *error);
+
 // ---- Searching ----
 
 // A range to search, and the index of the region it is part of. It begins at a multiple of four bytes.

@@ -28,7 +28,7 @@ typedef struct gv_walk {
 
 struct gv_compare {
     CUmodule module;
-    CUfunction save, compare, restore, perturb, settle, scan;
+    CUfunction save, compare, restore, perturb, settle, fill, repeat, scan;
     CUstream stream;
     gv_walk saved, perturbed, scanned, part;
     gv_device_buffer copies;  // what is saved

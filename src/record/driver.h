@@ -28,8 +28,6 @@
     F(cuMemGetAddressRange, "cuMemGetAddressRange_v2")                        \
     F(cuPointerGetAttribute, "cuPointerGetAttribute")                         \
     F(cuMemsetD8Async, "cuMemsetD8Async")                                     \
-    F(cuMemsetD16Async, "cuMemsetD16Async")                                   \
-    F(cuMemsetD2D32Async, "cuMemsetD2D32Async")                               \
     F(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2")                              \
     F(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2")                              \
     F(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2")                              \

@@ -382,6 +382,15 @@ bool gv_is_live(uint64_t address, uint64_t size, uint64_t *oldest, uint64_t *new
     return live;
 }
 
+uint64_t gv_life_until(uint64_t address)
+{
+    holding search = {.address = address};
+    pthread_mutex_lock(&lock);
+    gv_handle_map_prune(&lives, holds, &search);
+    pthread_mutex_unlock(&lock);
+    return search.end;
+}
+
 // ---- Memory that others see ----------------------------------------------------------------------------------
 
 void gv_mapped(uint64_t address, uint64_t handle)

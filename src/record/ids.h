@@ -62,6 +62,9 @@ bool gv_is_heap(uint64_t address);
 // *oldest and *newest are the lowest and the highest id of those that do.
 bool gv_is_live(uint64_t address, uint64_t size, uint64_t *oldest, uint64_t *newest);
 
+// The end of the life that holds `address`; 0: none does. A copy or set of the driver's must not reach beyond it.
+uint64_t gv_life_until(uint64_t address);
+
 // cuMemUnmap: ends every life that begins in the range.
 void gv_unmapped(uint64_t address, uint64_t size);
 

@@ -75,43 +75,47 @@ static bool applies(const gv_perturb *p, enum pattern pattern)
 }
 
 // Bytes that are a number of that kind in every floating-point format in use: 0x3f80 is 1 in bf16, 1.875 in f16 and
-// 1.002 in f32; 0xff.. is a NaN in all of them, 0x7f7f.. the largest numbers or a NaN.
-static CUresult fill(const gv_rows *rows, gv_range padding, enum pattern pattern, CUstream stream)
+// 1.002 in f32; 0xff.. is a NaN in all of them, 0x7f7f.. the largest numbers or a NaN. As 8 bytes from the first
+// padded row on.
+static uint64_t pattern_bytes(const gv_rows *rows, gv_range padding, enum pattern pattern)
 {
-    size_t size = padding.end - padding.start;
-    CUresult done = CUDA_SUCCESS;
     switch (pattern) {
     case PATTERN_MARK:
-        done = gv_cuda.cuMemsetD8Async(padding.start, rows->flags & GV_ROWS_MINUS_ONE_IS_PAD ? 0xff : 0, size, stream);
-        // The low half of an integer of 8 bytes comes first.
-        if (done == CUDA_SUCCESS && rows->flags & GV_ROWS_ONE_IS_PAD)
-            done = gv_cuda.cuMemsetD2D32Async(padding.start, rows->row_bytes, 1, 1, size / rows->row_bytes, stream);
-        return done;
+        if (rows->flags & GV_ROWS_ONE_IS_PAD)
+            return rows->row_bytes == 4 ? UINT64_C(0x0000000100000001) : 1;
+        return rows->flags & GV_ROWS_MINUS_ONE_IS_PAD ? UINT64_MAX : 0;
     case PATTERN_ONES:
-        if (padding.start % 2 || size % 2)
-            return gv_cuda.cuMemsetD8Async(padding.start, 0x3f, size, stream);
-        return gv_cuda.cuMemsetD16Async(padding.start, 0x3f80, size / 2, stream);
-    case PATTERN_NAN: return gv_cuda.cuMemsetD8Async(padding.start, 0xff, size, stream);
-    case PATTERN_LARGE: return gv_cuda.cuMemsetD8Async(padding.start, 0x7f, size, stream);
-    case PATTERN_ROW:
-        for (uint64_t at = padding.start; at < padding.end && done == CUDA_SUCCESS; at += rows->row_bytes)
-            done = gv_cuda.cuMemcpyDtoDAsync(at, rows->address, rows->row_bytes, stream);
-        return done;
-    default: return gv_cuda.cuMemsetD8Async(padding.start, 0, size, stream);
+        return padding.start % 2 || padding.end % 2 ? UINT64_C(0x3f3f3f3f3f3f3f3f) : UINT64_C(0x3f803f803f803f80);
+    case PATTERN_NAN: return UINT64_MAX;
+    case PATTERN_LARGE: return UINT64_C(0x7f7f7f7f7f7f7f7f);
+    default: return 0;
     }
+}
+
+static gv_status fill(gv_perturb *p, const gv_rows *rows, enum pattern pattern, gv_error *error)
+{
+    gv_range padding = gv_perturb_padding(p, rows);
+    if (pattern == PATTERN_ROW)
+        return gv_compare_repeat(p->compare, padding, rows->address, rows->row_bytes, error);
+    // gv_compare_fill counts from a multiple of eight on.
+    uint64_t bytes = pattern_bytes(rows, padding, pattern);
+    unsigned turn = padding.start % 8 * 8;
+    gv_range_set set = {0};
+    gv_status status = gv_range_set_add(&set, padding.start, padding.end, error);
+    if (!status)
+        status = gv_compare_fill(p->compare, &set, turn ? bytes << turn | bytes >> (64 - turn) : bytes, error);
+    gv_range_set_free(&set);
+    return status;
 }
 
 static gv_status change(gv_perturb *p, void *user, gv_error *error)
 {
     enum pattern pattern = *(enum pattern *)user;
-    for (size_t i = 0; i < p->row_count; i++) {
-        if (!takes(p, &p->rows[i], pattern))
-            continue;
-        CUresult done = fill(&p->rows[i], gv_perturb_padding(p, &p->rows[i]), pattern, p->hold.stream);
-        if (done != CUDA_SUCCESS)
-            return gv_fail(error, GV_ERR_IO, "padded rows could not be filled: %s", gv_driver_error(done));
-    }
-    return GV_OK;
+    gv_status status = GV_OK;
+    for (size_t i = 0; i < p->row_count && !status; i++)
+        if (takes(p, &p->rows[i], pattern))
+            status = fill(p, &p->rows[i], pattern, error);
+    return status;
 }
 
 // ---- Memory ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,9 @@
 #include <string.h>
 
 // A NaN in every floating-point format; -1 as an integer.
-enum { POISON = 0xff, MOST_REGIONS = 64 };
+#define POISON UINT64_MAX
+
+enum { MOST_REGIONS = 64 };
 
 // One piece of memory that is named on its own.
 typedef struct region {
@@ -115,14 +117,7 @@ static bool list_regions(checking *c)
 static gv_status fill(gv_perturb *p, void *user, gv_error *error)
 {
     const checking *c = user;
-    for (size_t i = 0; i < c->poisoned.count; i++) {
-        CUresult done =
-            gv_cuda.cuMemsetD8Async(c->poisoned.ranges[i].start, POISON,
-                                    c->poisoned.ranges[i].end - c->poisoned.ranges[i].start, p->hold.stream);
-        if (done != CUDA_SUCCESS)
-            return gv_fail(error, GV_ERR_IO, "memory could not be poisoned: %s", gv_driver_error(done));
-    }
-    return GV_OK;
+    return gv_compare_fill(p->compare, &c->poisoned, POISON, error);
 }
 
 // ---- What comes of it --------------------------------------------------------------------------------------------

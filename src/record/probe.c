@@ -139,15 +139,26 @@ static probe_clone *make_clone(const char *name, uint64_t layer, uint64_t bucket
     return c;
 }
 
-// The copy becomes a node of what the stream captures.
+// How many of the `bytes` at `address` lie in the allocation that they begin in: the driver copies within one.
+static uint64_t in_one_piece(uint64_t address, uint64_t bytes)
+{
+    uint64_t end = gv_life_until(address);
+    return end > address && end - address < bytes ? end - address : bytes;
+}
+
+// The copy becomes a node of what the stream captures; several, where allocations that adjoin hold it together.
 static bool add_copy(const char *name, const probe_clone *c, uint64_t address, CUstream stream)
 {
-    CUresult result = gv_cuda.cuMemcpyDtoDAsync(c->address, address, c->row_bytes * c->rows, stream);
-    if (result != CUDA_SUCCESS) {
-        refuse(name, "it could not be copied: %s", gv_driver_error(result));
-        return false;
+    uint64_t size = c->row_bytes * c->rows;
+    for (uint64_t done = 0, part; done < size; done += part) {
+        part = in_one_piece(c->address + done, in_one_piece(address + done, size - done));
+        CUresult result = gv_cuda.cuMemcpyDtoDAsync(c->address + done, address + done, part, stream);
+        if (result != CUDA_SUCCESS) {
+            refuse(name, "it could not be copied: %s", gv_driver_error(result));
+            return false;
+        }
+        gv_capture_note(stream, false);
     }
-    gv_capture_note(stream, false);
     return true;
 }
 
@@ -299,6 +310,16 @@ static void write_probe(const probe_clone *c, bool fallback, uint64_t rows, unsi
     gv_write_probe(gv_state.writer, &record);
 }
 
+static CUresult fetch(char *to, uint64_t address, uint64_t bytes, CUstream stream)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (uint64_t done = 0, part; done < bytes && result == CUDA_SUCCESS; done += part) {
+        part = in_one_piece(address + done, bytes - done);
+        result = gv_cuda.cuMemcpyDtoHAsync(to + done, address + done, part, stream);
+    }
+    return result;
+}
+
 // Fetches both sides and compares them. False: it could not be done, with the reason said.
 static bool compare(const probe_clone *c, uint64_t rows, uint64_t eager, unsigned dtype, double tolerance,
                     CUstream stream, gv_value_differences *found)
@@ -314,9 +335,9 @@ static bool compare(const probe_clone *c, uint64_t rows, uint64_t eager, unsigne
         refuse(c->name, "memory for comparing %llu bytes ran out", (unsigned long long)bytes);
         return false;
     }
-    CUresult result = gv_cuda.cuMemcpyDtoHAsync(both, c->address, bytes, stream);
+    CUresult result = fetch(both, c->address, bytes, stream);
     if (result == CUDA_SUCCESS)
-        result = gv_cuda.cuMemcpyDtoHAsync(both + bytes, eager, bytes, stream);
+        result = fetch(both + bytes, eager, bytes, stream);
     CUresult done = gv_cuda.cuStreamSynchronize(stream);
     if (result == CUDA_SUCCESS)
         result = done;

@@ -258,6 +258,68 @@ static void test_writes_that_keep_the_value_are_found(void **state)
     give_back(base);
 }
 
+static void test_ranges_are_filled_and_nothing_else(void **state)
+{
+    enum { SIZE = 60000 };
+    unsigned char *base = memory(SIZE), *expected = malloc(SIZE);
+    for (int round = 0; round < 40; round++) {
+        gv_error error = {0};
+        gv_range_set set = random_ranges(base, SIZE);
+        uint64_t pattern = (uint64_t)draw(UINT32_MAX) << 32 | draw(UINT32_MAX);
+        for (size_t i = 0; i < SIZE; i++)
+            expected[i] = base[i] = (unsigned char)draw(256);
+        for (size_t i = 0; i < SIZE; i++)
+            if (gv_range_set_contains(&set, (uint64_t)(uintptr_t)(base + i)))
+                expected[i] = (unsigned char)(pattern >> (uintptr_t)(base + i) % 8 * 8);
+        ok(gv_compare_fill(compare, &set, pattern, &error), &error);
+        assert_memory_equal(base, expected, SIZE);
+        gv_range_set_free(&set);
+    }
+    give_back(base);
+    free(expected);
+}
+
+static void test_copies_of_a_row_follow_each_other(void **state)
+{
+    enum { SIZE = 9000 };
+    unsigned char *base = memory(SIZE), expected[SIZE];
+    for (int round = 0; round < 60; round++) {
+        gv_error error = {0};
+        size_t row = 1 + draw(draw(2) ? 9 : 500), from = draw(40), to = from + row + draw(40);
+        size_t size = draw((uint32_t)(SIZE - to));
+        for (size_t i = 0; i < SIZE; i++)
+            expected[i] = base[i] = (unsigned char)draw(256);
+        for (size_t i = 0; i < size; i++)
+            expected[to + i] = base[from + i % row];
+        uint64_t start = (uint64_t)(uintptr_t)base + to;
+        ok(gv_compare_repeat(compare, (gv_range){start, start + size}, start - to + from, row, &error), &error);
+        assert_memory_equal(base, expected, SIZE);
+    }
+    give_back(base);
+}
+
+// A set of the driver's refuses what lies in two allocations.
+static void test_two_allocations_are_filled_at_once(void **state)
+{
+    enum { SIZE = 1 << 20 };
+    gv_error error = {0};
+    gv_range_set set = {0};
+    unsigned char *a = memory(SIZE), *b = memory(SIZE), *low = a < b ? a : b;
+    assert_ptr_equal(low + SIZE, a < b ? b : a);
+    add(&set, a, SIZE);
+    add(&set, b, SIZE);
+    gv_range_set_settle(&set);
+    assert_int_equal(set.count, 1);
+    assert_int_equal(cuMemsetD8Async((CUdeviceptr)(uintptr_t)low, 1, 2 * (size_t)SIZE, NULL), CUDA_ERROR_INVALID_VALUE);
+    ok(gv_compare_fill(compare, &set, UINT64_MAX, &error), &error);
+    for (size_t i = 0; i < 2 * (size_t)SIZE; i++)
+        if (low[i] != 0xff)
+            fail_msg("byte %zu is 0x%x", i, low[i]);
+    gv_range_set_free(&set);
+    give_back(a);
+    give_back(b);
+}
+
 static void test_only_saved_memory_is_perturbed(void **state)
 {
     gv_error error = {0};
@@ -433,6 +495,9 @@ int main(void)
         cmocka_unit_test(test_nothing_saved_is_nothing_changed),
         cmocka_unit_test(test_memory_that_is_not_there),
         cmocka_unit_test(test_writes_that_keep_the_value_are_found),
+        cmocka_unit_test(test_ranges_are_filled_and_nothing_else),
+        cmocka_unit_test(test_copies_of_a_row_follow_each_other),
+        cmocka_unit_test(test_two_allocations_are_filled_at_once),
         cmocka_unit_test(test_only_saved_memory_is_perturbed),
         cmocka_unit_test(test_addresses_are_found_wherever_they_stand),
         cmocka_unit_test(test_maps_are_found),

@@ -48,7 +48,13 @@ static void launch(CUgraphExec exec)
 static void print(CUdeviceptr memory, size_t bytes)
 {
     unsigned char *host = malloc(bytes);
-    CHECK(cuMemcpyDtoH(host, memory, bytes));
+    for (size_t done = 0, part; done < bytes; done += part) {
+        CUdeviceptr start;
+        size_t size;
+        CHECK(cuMemGetAddressRange(&start, &size, memory + done));
+        part = start + size - memory - done < bytes - done ? start + size - memory - done : bytes - done;
+        CHECK(cuMemcpyDtoH(host + done, memory + done, part));
+    }
     printf("result");
     for (size_t i = 0; i < bytes; i += 4) {
         float value;
@@ -57,6 +63,22 @@ static void print(CUdeviceptr memory, size_t bytes)
     }
     printf("\n");
     free(host);
+}
+
+// Memory in two allocations that adjoin, `bytes` in each, as a driver hands out small ones.
+static CUdeviceptr adjoining(size_t bytes)
+{
+    CUdeviceptr last = allocate(bytes);
+    for (int i = 0; i < 1000; i++) {
+        CUdeviceptr next = allocate(bytes), low = next < last ? next : last;
+        if (next + last == 2 * low + bytes) {
+            EXPECT(cuMemsetD8(low, 0, 2 * bytes) == CUDA_ERROR_INVALID_VALUE);
+            return low;
+        }
+        last = next;
+    }
+    fail("no two allocations adjoin", __LINE__, 0);
+    return 0;
 }
 
 // ---- Probes ----
@@ -170,6 +192,28 @@ static void probe_into(void)
     printf("made %d equal %lld\n", made, (long long)gravel_probe_compare("in", 0, 4, 4, in, GRAVEL_F32, 0, stream));
 }
 
+// What is probed, and what it is compared with, lie in two allocations each.
+static void probe_adjoining(void)
+{
+    enum { HALF = 1 << 12 };
+    CUdeviceptr values = adjoining(HALF), eager = adjoining(HALF);
+    int count = 2 * HALF / 4, one = 1, last = count - 1;
+    float value = 7;
+    LAUNCH("double_rows", count, &values, &values, &one, &count);
+    LAUNCH("double_rows", count, &eager, &eager, &one, &count);
+    CHECK(cuStreamSynchronize(stream));
+    begin();
+    int made = gravel_probe("values", 0, 1, values, 2 * HALF, 1, stream);
+    LAUNCH("disturb", 1, &values, &last, &value);
+    CUgraphExec exec = end();
+    launch(exec);
+    print(values + HALF - 16, 32);
+    printf("made %d\n", made);
+    printf("equal %lld\n", (long long)gravel_probe_compare("values", 0, 1, 1, eager, GRAVEL_F32, 0, stream));
+    LAUNCH("disturb", 1, &eager, &last, &value);
+    printf("other %lld\n", (long long)gravel_probe_compare("values", 0, 1, 1, eager, GRAVEL_F32, 0, stream));
+}
+
 // A clone of 2 MiB and one of 16.
 static void probe_budget(void)
 {
@@ -268,6 +312,40 @@ static void pad_reserved(void)
     set_up(GRAVEL_ROWS_ZERO_IS_PAD);
     gravel_scratch("slot 0", cache, ROW);
     launch_rows(store_graph(), (int[]){1, 2, 0, 0});
+}
+
+// Inputs lie in two allocations each, with the padding of one real row in both, as parts of one reservation may hold
+// them (cuMemMap); and so do the two workspaces together, which are poisoned.
+static void pad_adjoining(void)
+{
+    enum { WIDE = 256 };
+    CUdeviceptr left = adjoining(ROWS * WIDE), right = left + ROWS * WIDE;
+    set_up(GRAVEL_ROWS_ONE_IS_PAD);
+    width = WIDE / 4;
+    in = adjoining(2 * WIDE);
+    out = allocate(ROWS * WIDE);
+    slots = adjoining(256) + 256 - 2 * 4;
+    cache = allocate(SLOTS * WIDE);
+    upload(slots, (int[]){1, 2}, 8);
+    upload(slots + 8, (int[]){3, 4}, 8);
+    gravel_rows("in", in, WIDE, ROWS, GRAVEL_ROWS_IN);
+    gravel_rows("slots", slots, 4, ROWS, GRAVEL_ROWS_IN | GRAVEL_ROWS_INDEX | GRAVEL_ROWS_ONE_IS_PAD);
+    gravel_rows("out", out, WIDE, ROWS, GRAVEL_ROWS_OUT);
+    gravel_scratch("cache", cache, SLOTS * WIDE);
+    gravel_scratch("left", left, ROWS * WIDE);
+    gravel_scratch("right", right, ROWS * WIDE);
+    begin();
+    LAUNCH("double_rows", ROWS * width, &in, &left, &rows, &width);
+    LAUNCH("double_rows", ROWS * width, &left, &right, &rows, &width);
+    LAUNCH("double_rows", ROWS * width, &right, &out, &rows, &width);
+    LAUNCH("store_rows", ROWS * width, &out, &slots, &cache, &rows, &width);
+    LAUNCH("count_launches", 1, &counter);
+    CUgraphExec exec = end();
+    gravel_real_rows(1);
+    launch(exec);
+    launch(exec);
+    print(cache, SLOTS * WIDE);
+    print(counter, 4);
 }
 
 static void pad_largest(void)
@@ -445,12 +523,16 @@ static const struct {
     const char *name;
     void (*run)(void);
 } scenarios[] = {
-    {"pad-skipped", pad_skipped},       {"pad-stale", pad_stale},       {"pad-reserved", pad_reserved},
-    {"pad-largest", pad_largest},       {"pad-unmarked", pad_unmarked}, {"pad-host", pad_host},
-    {"pad-state", pad_state},           {"pad-nonsense", pad_nonsense}, {"pad-beside", pad_beside},
-    {"poison-written", poison_written}, {"poison-stale", poison_stale}, {"poison-state", poison_state},
-    {"poison-own", poison_own},         {"probe-right", probe_right},   {"probe-wrong", probe_wrong},
-    {"probe-nonsense", probe_nonsense}, {"probe-into", probe_into},     {"probe-budget", probe_budget},
+    {"pad-skipped", pad_skipped},     {"pad-stale", pad_stale},
+    {"pad-reserved", pad_reserved},   {"pad-largest", pad_largest},
+    {"pad-unmarked", pad_unmarked},   {"pad-host", pad_host},
+    {"pad-adjoining", pad_adjoining}, {"probe-adjoining", probe_adjoining},
+    {"pad-state", pad_state},         {"pad-nonsense", pad_nonsense},
+    {"pad-beside", pad_beside},       {"poison-written", poison_written},
+    {"poison-stale", poison_stale},   {"poison-state", poison_state},
+    {"poison-own", poison_own},       {"probe-right", probe_right},
+    {"probe-wrong", probe_wrong},     {"probe-nonsense", probe_nonsense},
+    {"probe-into", probe_into},       {"probe-budget", probe_budget},
 };
 
 int main(int argc, char **argv)

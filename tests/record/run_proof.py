@@ -82,6 +82,10 @@ class Probes(Proof):
         self.record("probe-into")
         self.assertEqual(self.printed["made"], "0 equal -1")
 
+    def test_tensors_in_two_allocations(self):
+        self.record("probe-adjoining", "--probe")
+        self.assertEqual([self.printed[name] for name in ("made", "equal", "other")], ["1", "0", "1"])
+
     def test_the_budget_is_kept(self):
         run = self.record("probe-budget", "--probe", "--probe-memory", "8")
         self.assertEqual(self.printed["made"], "1 0 1")
@@ -140,6 +144,15 @@ class Padding(Proof):
     def test_a_reserved_slot_is_silent(self):
         self.pad("pad-reserved")
         self.assertEqual(self.observed, [])
+
+    def test_memory_in_two_allocations(self):
+        run = self.pad("pad-adjoining", "--poison")
+        self.assertEqual(self.observed, [])
+        rows = {row["what"]: row for row in run.show("perturbed")}
+        self.assertEqual([rows[what]["result"] for what in ("padding", "poison")], ["checked", "checked"])
+        self.assertEqual(rows["padding"]["bytes"], 3 * (256 + 4) + 3 * (32 + 4))
+        self.assertEqual(rows["padding"]["patterns"], "mark,zeros,ones,nan,large,first-row")
+        self.assertEqual(rows["poison"]["bytes"], (8 + 2 * 4) * 256)
 
     def test_a_real_row_that_depends_on_padding(self):
         self.pad("pad-largest")
