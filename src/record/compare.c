@@ -5,6 +5,7 @@
 #include "record/driver.h"
 #include "record/embed.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,10 +24,54 @@ enum {
 
 // ---- Memory ------------------------------------------------------------------------------------------------------
 
+static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t *own; // where buffers begin
+static size_t own_count, own_capacity;
+
+static bool note_own(uint64_t base)
+{
+    pthread_mutex_lock(&own_lock);
+    bool enough = GV_GROW(own, own_capacity, own_count + 1);
+    if (enough)
+        own[own_count++] = base;
+    pthread_mutex_unlock(&own_lock);
+    return enough;
+}
+
+static void forget_own(uint64_t base)
+{
+    pthread_mutex_lock(&own_lock);
+    for (size_t i = own_count; i > 0; i--)
+        if (own[i - 1] == base) {
+            own[i - 1] = own[--own_count];
+            break;
+        }
+    pthread_mutex_unlock(&own_lock);
+}
+
+bool gv_compare_owns(uint64_t base)
+{
+    bool found = false;
+    pthread_mutex_lock(&own_lock);
+    for (size_t i = 0; i < own_count && !found; i++)
+        found = own[i] == base;
+    pthread_mutex_unlock(&own_lock);
+    return found;
+}
+
 void gv_device_release(gv_device_buffer *b)
 {
-    if (b->memory)
+    if (b->memory) {
         gv_cuda.cuMemFree(b->memory);
+        forget_own(b->memory);
+    }
+    *b = (gv_device_buffer){0};
+}
+
+void gv_device_forget(gv_device_buffer *b)
+{
+    if (b->memory)
+        forget_own(b->memory);
     *b = (gv_device_buffer){0};
 }
 
@@ -37,6 +82,10 @@ gv_status gv_device_reserve(gv_device_buffer *b, uint64_t size, gv_error *error)
         return GV_OK;
     gv_device_release(b);
     CUresult result = gv_cuda.cuMemAlloc(&b->memory, size);
+    if (result == CUDA_SUCCESS && !note_own(b->memory)) {
+        gv_cuda.cuMemFree(b->memory);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (result != CUDA_SUCCESS) {
         b->memory = 0;
         return gv_driver_failed(error, "device memory for comparing could not be allocated", result);
@@ -135,6 +184,11 @@ void gv_compare_use(gv_compare *c, CUstream stream)
 
 void gv_compare_forget(gv_compare *c)
 {
+    gv_device_buffer *buffers[] = {&c->saved.device, &c->perturbed.device, &c->scanned.device,
+                                   &c->part.device,  &c->copies,           &c->swapped,
+                                   &c->chunk,        &c->regions,          &c->search};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) // NOLINT(bugprone-sizeof-expression): pointers
+        gv_device_forget(buffers[i]);
     gv_free(c->saved.pieces);
     gv_free(c->perturbed.pieces);
     gv_free(c->scanned.pieces);

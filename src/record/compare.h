@@ -28,6 +28,10 @@ void gv_compare_use(gv_compare *compare, CUstream stream);
 // Frees the host's part alone: the context, and everything in it, is gone.
 void gv_compare_forget(gv_compare *compare);
 
+// Does device memory that is used for comparing, or that a shadow keeps, begin at `base`? It is nothing to the program,
+// whatever its data look like. On any thread.
+bool gv_compare_owns(uint64_t base);
+
 // ---- Saving and comparing ----
 
 // How much device memory it takes to save these ranges and to work with them.

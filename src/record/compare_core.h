@@ -1,5 +1,5 @@
-// What compare.c and image.c share: the kernels of src/device/compare.cu and how they are run over ranges. Private to
-// the two.
+// What compare.c, image.c and shadow.c share: device memory, the kernels of src/device/compare.cu and how they are run
+// over ranges. Private to the three.
 #ifndef GV_RECORD_COMPARE_CORE_H
 #define GV_RECORD_COMPARE_CORE_H
 
@@ -44,6 +44,9 @@ struct gv_compare {
 // Makes room; the old content is lost.
 gv_status gv_device_reserve(gv_device_buffer *buffer, uint64_t size, gv_error *error);
 void gv_device_release(gv_device_buffer *buffer);
+
+// It is gone with its context.
+void gv_device_forget(gv_device_buffer *buffer);
 
 bool gv_walk_add(gv_walk *walk, uint64_t start, uint64_t end, uint64_t saved, uint32_t owner);
 gv_status gv_walk_upload(gv_compare *compare, gv_walk *walk, gv_error *error);

@@ -5,10 +5,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "record/differ_core.h"
-#include "record/ids.h"
-#include "record/opaque.h"
+#include "record/linear.h"
 #include "record/recorder.h"
-#include "record/rows.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -99,6 +97,14 @@ void gv_check_fails(gv_check *check, const char *format, ...)
     va_end(arguments);
 }
 
+void gv_check_enter(gv_check *check, enum gv_check_phase phase)
+{
+    uint64_t now = gv_monotonic_ns();
+    check->spent[check->phase] += now - check->since;
+    check->since = now;
+    check->phase = phase;
+}
+
 // ---- Inputs that others can change -------------------------------------------------------------------------------
 
 // Other threads may write here at this very moment: that is what the hash is to find out.
@@ -120,7 +126,7 @@ __attribute__((no_sanitize("thread"))) static uint64_t hash_ranges(uint64_t hash
 
 static uint64_t hash_inputs(const gv_check *check)
 {
-    return hash_ranges(hash_ranges(1, &check->extent.shared), &check->extent.host);
+    return hash_ranges(hash_ranges(1, &check->plan->extent.shared), &check->plan->extent.host);
 }
 
 bool gv_check_inputs_hold(gv_check *check)
@@ -143,6 +149,8 @@ static gv_status wait_for(const gv_check *check, gv_error *error)
 gv_status gv_check_rewind(gv_check *check, gv_error *error)
 {
     check->disturbed = true;
+    if (check->rewound)
+        return GV_OK;
     gv_status status = gv_image_restore(check->compare, check->before, &check->touched, error);
     return status ? status : wait_for(check, error);
 }
@@ -181,108 +189,92 @@ gv_status gv_check_touch(gv_check *check, gv_range_set *to, gv_error *error)
     return status;
 }
 
-// Rows behind the real ones, and memory that holds nothing between launches, as the program has declared.
-static gv_status list_ignored(gv_check *check, gv_error *error)
-{
-    gv_rows *rows = NULL;
-    size_t count = 0;
-    uint64_t real = UINT64_MAX;
-    gv_rows_real(&real);
-    gv_status status = gv_rows_list(&rows, &count) ? GV_OK : gv_fail(error, GV_ERR_MEMORY, "memory ran out");
-    for (size_t i = 0; i < count && !status; i++) {
-        uint64_t end = rows[i].address + rows[i].row_bytes * rows[i].rows;
-        uint64_t start = rows[i].flags & GV_ROWS_SCRATCH ? rows[i].address : gv_rows_real_end(&rows[i], real);
-        if (start < end)
-            status = gv_range_set_add(&check->ignored, start, end, error);
-    }
-    gv_range_set_settle(&check->ignored);
-    gv_free(rows);
-    return status;
-}
+// ---- Launches that have not come to their end --------------------------------------------------------------------
 
-// ---- Before the launch -------------------------------------------------------------------------------------------
-
-// Finds out what the launch may write and saves it. Nothing of the program has run; on failure the reason is given,
-// and *forever says that the next launch of the graph would fare no better.
-static bool prepare(gv_check *check, bool *forever)
-{
-    gv_error error = {0};
-    bool heap = false;
-    gv_reach_options options = {.bytes = gv_state.options.search_bytes,
-                                .seconds = gv_state.options.search_seconds,
-                                .look_up = gv_opaque_look_up};
-    check->compare = gv_opaque_take_compare(check->hold.context, check->hold.stream, &error);
-    gv_status status = check->compare ? gv_reach_open(check->compare, &options, &check->reach, &error) : error.status;
-    if (!status && !gv_opaque_list_memory(check->reach, check->hold.context, &heap))
-        status = gv_fail(&error, GV_ERR_MEMORY, "memory ran out");
-    if (!status && heap) {
-        *forever = true;
-        status = gv_fail(&error, GV_ERR_USAGE, "a module allocates memory from the device, which cannot be saved");
-    }
-    if (!status)
-        status = gv_extent_of(check->reach, check->exec->snapshot, &check->extent, &error);
-    if (!status && check->extent.refusal[0]) {
-        *forever = true;
-        status = gv_fail(&error, GV_ERR_USAGE, "%s", check->extent.refusal);
-    }
-    if (!status)
-        status = list_ignored(check, &error);
-    check->room = gv_image_room_now(gv_state.options.diff_bytes, gv_state.options.diff_host_bytes);
-    if (!status)
-        status = gv_image_save(check->compare, &check->extent.writable, &check->room, &check->before, &error);
-    if (!status)
-        status = wait_for(check, &error);
-    if (status) {
-        gv_check_fails(check, "%s", error.text);
-        return false;
-    }
-    check->record.saved_bytes = gv_range_set_bytes(&check->extent.writable);
-    check->inputs = hash_inputs(check);
-    return true;
-}
-
-// A launch whose work had not come to an end: freeing memory would wait for it, perhaps for ever. It is freed when the
-// context is found idle. Under the lock that checks are made under.
+// Freeing memory would wait for its work, perhaps for ever. It is freed when the context is found idle. Under the lock
+// that checks are made under.
 static gv_check abandoned;
-
-static void release(gv_check *check)
-{
-    gv_image_free(check->serial, NULL);
-    gv_image_free(check->graph, NULL);
-    gv_image_free(check->before, NULL);
-    gv_range_set_free(&check->changed);
-    gv_range_set_free(&check->touched);
-    gv_range_set_free(&check->different);
-    gv_range_set_free(&check->unstable);
-    gv_range_set_free(&check->ignored);
-    gv_extent_free(&check->extent);
-    gv_reach_close(check->reach);
-    // After an error of the program's work the context is lost, and what is kept in it.
-    if (check->compare && check->result == CUDA_SUCCESS)
-        gv_opaque_keep_compare(check->hold.context, check->compare);
-    else if (check->compare)
-        gv_compare_forget(check->compare);
-}
 
 static void release_abandoned(CUcontext context)
 {
     if (!abandoned.compare || abandoned.hold.context != context)
         return;
-    release(&abandoned);
+    gv_check_release(&abandoned);
     abandoned = (gv_check){0};
 }
 
 // ---- The serial replay -------------------------------------------------------------------------------------------
 
-bool gv_check_replay(gv_check *check, gv_replay_step step, void *user)
+// Makes a graph of the nodes, for the order that the next launch is compared with. Whether they all come to their ends
+// alone is known when they have been run one by one.
+static void make_linear(gv_check *check)
+{
+    gv_exec *exec = check->exec;
+    gv_error error = {0};
+    if (!exec->ends_alone || exec->linear_refused ||
+        gv_linear_make(&exec->linear, exec->snapshot, check->hold.context, exec->checks + 1, exec->version, &error) ==
+            GV_OK)
+        return;
+    exec->linear_refused = true;
+    gv_verbose("graph #%llu: its nodes are launched one by one: %s", (unsigned long long)exec->snapshot->id,
+               error.text);
+}
+
+// A node of the linear graph waits for another one that comes behind it, though none did so far. Launched once more
+// beside it, the program's graph does what is waited for.
+static void help_linear(gv_check *check)
+{
+    CUstream side = NULL;
+    CUevent event = NULL;
+    check->exec->linear_refused = true;
+    gv_check_fails(check,
+                   "its nodes, run one behind the other, made no progress for %g s: one seems to wait for another "
+                   "branch of the graph, or for something outside of it",
+                   gv_state.options.stall_seconds);
+    gv_say("graph #%llu: %s; the graph is launched beside them", (unsigned long long)check->exec->snapshot->id,
+           check->reason);
+    if (gv_cuda.cuStreamCreate(&side, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+        return;
+    // What comes next on the stream waits for both.
+    if (check->launch(check->exec->handle, side) == CUDA_SUCCESS &&
+        gv_cuda.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
+        if (gv_cuda.cuEventRecord(event, side) == CUDA_SUCCESS)
+            gv_cuda.cuStreamWaitEvent(check->hold.stream, event, 0);
+        gv_cuda.cuEventDestroy(event);
+    }
+    // The driver keeps a destroyed stream until its work is done.
+    gv_cuda.cuStreamDestroy(side);
+}
+
+static bool replay_linear(gv_check *check)
+{
+    // A branch behind another takes longer than beside it.
+    double stall = gv_state.options.stall_seconds, limit = stall + 64e-9 * (double)check->record.graph_ns;
+    uint64_t start = gv_monotonic_ns();
+    CUresult result = gv_linear_launch(check->exec->linear, check->hold.stream);
+    if (result == CUDA_SUCCESS)
+        result = gv_wait_for_stream(check->hold.stream, limit);
+    if (result == CUDA_ERROR_NOT_READY) {
+        help_linear(check);
+        result = gv_wait_for_stream(check->hold.stream, stall < 1 ? stall : 1);
+        check->left_running = result == CUDA_ERROR_NOT_READY;
+    }
+    if (check->record.replays == 1)
+        check->record.serial_ns = gv_monotonic_ns() - start;
+    if (result != CUDA_SUCCESS && !check->left_running) {
+        check->result = result;
+        gv_check_fails(check, "a node failed when the nodes ran one behind the other: %s", gv_driver_error(result));
+    }
+    return !check->reason[0];
+}
+
+static bool replay_nodes(gv_check *check, gv_replay_step step, void *user)
 {
     gv_replay run = {.stream = check->hold.stream,
                      .context = check->hold.context,
                      .launch = check->record.launch,
                      .order = check->order};
     uint64_t start = gv_monotonic_ns();
-    check->disturbed = true;
-    check->record.replays++;
     gv_replay_plain(&run, check->exec->snapshot, step, user);
     if (check->record.replays == 1)
         check->record.serial_ns = gv_monotonic_ns() - start;
@@ -298,6 +290,21 @@ bool gv_check_replay(gv_check *check, gv_replay_step step, void *user)
     }
     gv_replay_end(&run);
     return !check->reason[0];
+}
+
+bool gv_check_replay(gv_check *check, gv_replay_step step, void *user)
+{
+    const gv_exec *exec = check->exec;
+    enum gv_check_phase phase = check->phase;
+    gv_check_enter(check, GV_CHECK_SERIAL);
+    check->disturbed = true;
+    check->rewound = false;
+    check->record.replays++;
+    bool linear = !step && exec->linear && !exec->linear_refused && exec->ends_alone &&
+                  gv_linear_is(exec->linear, check->order, exec->version);
+    bool ended = linear ? replay_linear(check) : replay_nodes(check, step, user);
+    gv_check_enter(check, phase);
+    return ended;
 }
 
 // A node of a serial replay waits for something. Everybody else may go on, and may provide it; the program's memory can
@@ -318,7 +325,14 @@ static void wait_for_left(gv_check *check)
 static gv_status find_differences(gv_check *check, gv_error *error)
 {
     gv_range_set all = {0}, ignored = {0};
-    gv_status status = gv_image_changed(check->compare, check->graph, NULL, false, &all, error);
+    bool same = false;
+    gv_status status = GV_OK;
+    check->record.ignored_bytes = 0;
+    if (check->shadowed)
+        status = gv_shadow_compare(check->shadow, check->hold.stream, &same, error);
+    if (status || same)
+        return status;
+    status = gv_image_changed(check->compare, check->graph, NULL, false, &all, error);
     if (!status)
         status = gv_check_touch(check, &all, error);
     if (!status)
@@ -350,6 +364,7 @@ static void compare_orders(gv_check *check)
         }
         check->disturbed = check->record.ignored_bytes != 0; // else it left what the graph had left
     }
+    check->exec->ends_alone |= !status && !check->reason[0] && !check->different.count;
     if (!status && !check->reason[0] && check->different.count)
         gv_check_name(check);
     if (status)
@@ -361,21 +376,17 @@ static void compare_orders(gv_check *check)
 static void compare(gv_check *check)
 {
     gv_error error = {0};
-    gv_range_set sum = {0};
-    gv_status status = gv_image_changed(check->compare, check->before, NULL, true, &check->changed, &error);
+    const gv_range_set nothing = {0};
+    gv_check_enter(check, GV_CHECK_REWIND);
+    gv_status status = gv_check_keep_result(check, &error);
     if (!status)
-        status = gv_range_set_union(&check->changed, &sum, &check->touched, &error);
-    if (!status)
-        status = gv_image_save(check->compare, &check->changed, &check->room, &check->graph, &error);
-    if (!status)
-        status = wait_for(check, &error);
-    if (status) {
+        status = gv_range_set_union(&check->changed, &nothing, &check->touched, &error);
+    gv_check_enter(check, GV_CHECK_COMPARE);
+    if (status)
         gv_check_fails(check, "%s", error.text);
-        return;
-    }
-    if (!gv_check_inputs_hold(check))
-        return;
-    compare_orders(check);
+    else if (gv_check_inputs_hold(check))
+        compare_orders(check);
+    gv_check_enter(check, GV_CHECK_END);
     if (check->left_running)
         wait_for_left(check);
     if (!check->disturbed || check->result != CUDA_SUCCESS)
@@ -394,7 +405,8 @@ static void compare(gv_check *check)
 // Launches the graph as the program asked and waits for it. False: there is nothing to compare.
 static bool launch_and_wait(gv_check *check, CUgraphExec handle, CUstream stream, bool per_thread, CUresult *result)
 {
-    uint64_t start = gv_monotonic_ns();
+    gv_check_enter(check, GV_CHECK_GRAPH);
+    uint64_t start = check->since;
     *result = check->launch(handle, stream);
     if (*result != CUDA_SUCCESS)
         return false;
@@ -414,10 +426,21 @@ static bool launch_and_wait(gv_check *check, CUgraphExec handle, CUstream stream
 
 static void say_what_came_of_it(const gv_check *check)
 {
+    static const char *const names[GV_CHECK_PHASES] = {
+        [GV_CHECK_HOLD] = "hold",       [GV_CHECK_PLAN] = "plan",     [GV_CHECK_SAVE] = "save",
+        [GV_CHECK_GRAPH] = "graph",     [GV_CHECK_REWIND] = "rewind", [GV_CHECK_SERIAL] = "serial",
+        [GV_CHECK_COMPARE] = "compare", [GV_CHECK_END] = "end",       [GV_CHECK_WRITE] = "write",
+    };
     const gv_checked_record *r = &check->record;
-    gv_verbose("graph #%llu: checked launch took %.1f ms (the graph %.1f, a serial replay %.1f), %.1f MiB saved: %s%s",
-               (unsigned long long)check->exec->snapshot->id, (double)r->duration_ns / 1e6, (double)r->graph_ns / 1e6,
-               (double)r->serial_ns / 1e6, (double)r->saved_bytes / 1048576,
+    char phases[320] = "";
+    if (!gv_state.options.verbose)
+        return;
+    for (int i = 0; i < GV_CHECK_PHASES; i++)
+        snprintf(phases + strlen(phases), sizeof phases - strlen(phases), "%s%s %.3f", i ? ", " : "", names[i],
+                 (double)check->spent[i] / 1e6);
+    gv_verbose("graph #%llu: checked launch took %.3f ms (%s), %.1f MiB saved, %llu serial replays: %s%s",
+               (unsigned long long)check->exec->snapshot->id, (double)r->duration_ns / 1e6, phases,
+               (double)r->saved_bytes / 1048576, (unsigned long long)r->replays,
                check->reason[0]     ? "not compared, "
                : r->different_bytes ? "there are differences"
                                     : "no difference",
@@ -449,8 +472,9 @@ bool gv_check_launch(gv_graph_launch launch, gv_exec *exec, CUstream stream, boo
 {
     static __thread char why[sizeof((gv_check *)0)->reason];
     gv_check check = {.launch = launch, .exec = exec};
-    const char *busy = "", *obstacle = obstacle_of(exec, stream, per_thread);
     uint64_t start = gv_monotonic_ns();
+    const char *busy = "", *obstacle = obstacle_of(exec, stream, per_thread);
+    check.since = start;
     if (obstacle) {
         exec->check_owed = false;
         exec->check_refused = true;
@@ -468,15 +492,17 @@ bool gv_check_launch(gv_graph_launch launch, gv_exec *exec, CUstream stream, boo
     release_abandoned(check.hold.context);
     gv_exec_refresh(exec);
     bool forever = false, launched = false;
-    if (prepare(&check, &forever)) {
+    if (gv_check_prepare(&check, make_linear, &forever)) {
         launched = true;
+        check.inputs = hash_inputs(&check);
         if (launch_and_wait(&check, exec->handle, stream, per_thread, result))
             compare(&check);
         else
             exec->check_refused = check.unfinished;
     }
+    gv_check_enter(&check, GV_CHECK_END);
     if (!check.unfinished)
-        release(&check);
+        gv_check_release(&check);
     else if (!abandoned.compare)
         abandoned = check;
     gv_hold_end(&check.hold);
@@ -490,7 +516,9 @@ bool gv_check_launch(gv_graph_launch launch, gv_exec *exec, CUstream stream, boo
     check.record.duration_ns = gv_monotonic_ns() - start;
     *sequence = check.record.launch;
     if (check.record.launch) {
+        gv_check_enter(&check, GV_CHECK_WRITE);
         write_checked(exec, check.record, check.reason);
+        gv_check_enter(&check, GV_CHECK_WRITE);
         say_what_came_of_it(&check);
         if (check.reason[0])
             say_once(exec, check.reason);

@@ -22,6 +22,15 @@ bool gv_check_launch(gv_graph_launch launch, gv_exec *exec, CUstream stream, boo
 // Writes down that a launch was not compared, and why.
 void gv_check_refused(gv_exec *exec, uint64_t sequence, const char *why);
 
+// An allocation of the program has failed: frees the device memory that is kept for the next checked launch. True:
+// there was some, and the call may be made again.
+bool gv_check_give_back(void);
+
+// How much of the current device's memory is kept so: to the program it counts as free.
+uint64_t gv_check_kept_bytes(void);
+
+void gv_check_after_fork(void);
+
 // Writes how differences are to be judged, for `gravel check`. Called once, when the trace has been opened.
 void gv_differ_write_settings(void);
 

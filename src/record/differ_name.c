@@ -173,13 +173,13 @@ static gv_status run_tracked(tracking *t, const gv_range_set *bytes, gv_error *e
     if (bytes->count > MOST_TRACKED)
         status = by_groups(check, bytes, &groups, error);
     if (!status)
-        status = gv_image_save(check->compare, groups.count ? &groups : bytes, &check->room, &t->last, error);
+        status = gv_image_save(check->compare, groups.count ? &groups : bytes, gv_check_room(check), &t->last, error);
     if (!status && gv_check_replay(check, after_node, t)) {
         status = t->status;
         if (status)
             *error = t->error;
     }
-    gv_image_free(t->last, &check->room);
+    gv_image_free(t->last, gv_check_room(check));
     t->last = NULL;
     gv_range_set_free(&groups);
     return status;
@@ -385,7 +385,7 @@ void gv_check_name(gv_check *check)
     bool by_graph = true;
     gv_status status = copy_of(&check->touched, &serial_covers, &error);
     if (!status)
-        status = gv_image_save(check->compare, &check->touched, &check->room, &check->serial, &error);
+        status = gv_image_save(check->compare, &check->touched, gv_check_room(check), &check->serial, &error);
     if (!status)
         status = run_controls(check, &error);
     if (!status && !check->reason[0])

@@ -12,6 +12,7 @@
 void gv_extent_free(gv_extent *extent)
 {
     gv_range_set_free(&extent->writable);
+    gv_range_set_free(&extent->reached);
     gv_range_set_free(&extent->shared);
     gv_range_set_free(&extent->host);
 }
@@ -130,6 +131,8 @@ static gv_status reach_all(gathering *g, gv_reach *reach)
             refuse(g->extent, reached.incomplete[0] ? reached.incomplete : why.text);
         if (!status)
             status = add_set(g, &g->extent->writable, &reached.memory);
+        if (!status)
+            status = add_set(g, &g->extent->reached, &reached.memory);
         // Which of the two it does with it the parameters do not say. A flag that the processor waits for must not be
         // set twice.
         if (!status && reached.shared.count)
@@ -244,6 +247,7 @@ gv_status gv_extent_of(gv_reach *reach, const gv_snapshot *snapshot, gv_extent *
         gv_free(g.modules[i].roots);
     gv_free(g.modules);
     gv_range_set_settle(&extent->writable);
+    gv_range_set_settle(&extent->reached);
     gv_range_set_settle(&extent->shared);
     gv_range_set_settle(&extent->host);
     return status;

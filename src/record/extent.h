@@ -12,6 +12,7 @@
 
 typedef struct gv_extent {
     gv_range_set writable; // all device memory that a node may write
+    gv_range_set reached;  // the part of it that kernels can reach: whole regions of the search
     gv_range_set shared;   // memory the processor or others can change that a node may read
     gv_range_set host;     // pageable host memory that memcpy nodes read; no device can
     char refusal[320];     // why the graph cannot be run again on the same memory; empty: it can

@@ -5,6 +5,7 @@
 #include "record/handle_map.h"
 #include "record/ids.h"
 #include "record/known.h"
+#include "record/linear.h"
 #include "record/probe.h"
 #include "record/recorder.h"
 #include "record/snapshot.h"
@@ -432,6 +433,8 @@ static void forget_known(gv_exec *exec)
 static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operation_kind, gv_fixing *fixing)
 {
     gv_exec *exec = &row->exec;
+    exec->version++;
+    exec->ends_alone = exec->linear_refused = false;
     gv_snapshot_free(exec->snapshot);
     row->template_count = 0;
     gv_handle_map_clear(&row->by_node);
@@ -524,6 +527,7 @@ void gv_exec_destroyed(gv_exec *exec)
     gv_operation_record operation = {.kind = GV_OP_EXEC_DESTROY, .object = exec->id};
     gv_operation(&operation);
     forget_known(exec);
+    gv_linear_free(exec->linear);
     gv_snapshot_free(exec->snapshot);
     gv_fixed_free(exec->fixed);
     gv_free(row->templates);
@@ -559,6 +563,7 @@ void gv_exec_node_changed(CUgraphExec handle, CUgraphNode node, gv_apply_params 
         template_node *found = template_of(row, node);
         write_set_node(&row->exec, found);
         row->exec.changed = true;
+        row->exec.version++;
         // Without a clone the snapshot's nodes are the template's, which keep their old parameters.
         if (!found || !row->exec.snapshot || !row->exec.snapshot->owned ||
             apply(found->snapshot->nodes[found->index].node, params) != CUDA_SUCCESS)
@@ -575,6 +580,7 @@ void gv_exec_node_enabled(CUgraphExec handle, CUgraphNode node, bool enabled)
         template_node *found = template_of(row, node);
         write_set_node(&row->exec, found);
         row->exec.changed = true;
+        row->exec.version++;
         if (found)
             found->snapshot->nodes[found->index].disabled = !enabled;
         else
@@ -591,6 +597,7 @@ void gv_exec_child_changed(CUgraphExec handle, CUgraphNode node, CUgraph child)
         template_node *found = template_of(row, node);
         write_set_node(&row->exec, found);
         row->exec.changed = true;
+        row->exec.version++;
         gv_snapshot *fresh =
             found && row->exec.snapshot && row->exec.snapshot->owned && found->snapshot->nodes[found->index].body_count
                 ? gv_snapshot_take(child, GV_GRAPH_CHILD, true, place_of, NULL, NULL)
@@ -621,6 +628,7 @@ void gv_exec_now_unknown(CUgraphExec handle, const char *why)
     exec_row *row = row_of(handle);
     if (row) {
         row->exec.changed = true;
+        row->exec.version++;
         unknown(&row->exec, why);
     }
     pthread_mutex_unlock(&lock);

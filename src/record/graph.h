@@ -67,15 +67,19 @@ typedef struct gv_exec {
     gv_snapshot *snapshot;
     bool changed;      // a set-params call came after the snapshot was written
     char unknown[256]; // why the snapshot no longer says what the exec runs; empty: it does
+    uint64_t version;  // of what it runs: another one after each change
     bool refused;      // its refusal has been written
 
     // Of the differential (src/record/differ.h).
-    bool check_owed;         // its next launch that is not armed is to be checked
-    struct gv_known *known;  // what each node wrote in its last armed launch; NULL: not known
-    bool check_refused;      // none of its launches will be, and that was written
-    uint64_t checks;         // launches that were compared
-    unsigned check_attempts; // how often checking it has had to wait in vain
-    unsigned values_written; // difference records that have values
+    bool check_owed;          // its next launch that is not armed is to be checked
+    struct gv_known *known;   // what each node wrote in its last armed launch; NULL: not known
+    bool check_refused;       // none of its launches will be, and that was written
+    uint64_t checks;          // launches that were compared
+    unsigned check_attempts;  // how often checking it has had to wait in vain
+    unsigned values_written;  // difference records that have values
+    struct gv_linear *linear; // its nodes one behind the other, for serial replays; NULL: not made
+    bool ends_alone;          // its nodes came to their ends one by one, in the orders that were tried
+    bool linear_refused;      // a graph of them cannot be made, or does not come to its end
 
     // Of padding checks and poison (src/record/perturb.h).
     uint64_t padded_launches;         // launches with padded rows

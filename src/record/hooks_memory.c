@@ -1,10 +1,19 @@
 // Hooks of allocation and free: each begins or ends a life of an address range. What takes memory away waits at the
 // gate while a launch is armed in this context: the recorder may be about to read that memory (src/record/opaque.c).
 #include "record/arm.h"
+#include "record/differ.h"
 #include "record/graph.h"
 #include "record/hook.h"
 #include "record/ids.h"
 #include "record/recorder.h"
+
+// An allocation that fails for want of memory is made once more when there was some to give back.
+#define GV_ALLOCATE(result, call)                                         \
+    do {                                                                  \
+        (result) = (call);                                                \
+        if ((result) == CUDA_ERROR_OUT_OF_MEMORY && gv_check_give_back()) \
+            (result) = (call);                                            \
+    } while (0)
 
 static void end_or_keep(gv_life life, uint64_t stream, CUresult result)
 {
@@ -36,7 +45,7 @@ GV_HOOK(cuMemAlloc_v2, (CUdeviceptr * pointer, size_t size), (pointer, size))
     CUresult result;
     if (!gv_enter())
         return real(pointer, size);
-    result = real(pointer, size);
+    GV_ALLOCATE(result, real(pointer, size));
     if (result == CUDA_SUCCESS)
         gv_allocated(*pointer, size, GV_ALLOCATION_DEVICE, 0, NULL);
     gv_leave();
@@ -48,7 +57,8 @@ GV_HOOK(cuMemAllocPitch_v2, (CUdeviceptr * pointer, size_t *pitch, size_t width,
 {
     if (!gv_enter())
         return real(pointer, pitch, width, height, element);
-    CUresult result = real(pointer, pitch, width, height, element);
+    CUresult result;
+    GV_ALLOCATE(result, real(pointer, pitch, width, height, element));
     if (result == CUDA_SUCCESS)
         gv_allocated(*pointer, *pitch * height, GV_ALLOCATION_DEVICE, 0, NULL);
     gv_leave();
@@ -59,7 +69,8 @@ GV_HOOK(cuMemAllocManaged, (CUdeviceptr * pointer, size_t size, unsigned flags),
 {
     if (!gv_enter())
         return real(pointer, size, flags);
-    CUresult result = real(pointer, size, flags);
+    CUresult result;
+    GV_ALLOCATE(result, real(pointer, size, flags));
     if (result == CUDA_SUCCESS)
         gv_allocated(*pointer, size, GV_ALLOCATION_MANAGED, 0, NULL);
     gv_leave();
@@ -74,7 +85,8 @@ GV_HOOK_PAIR(cuMemAllocAsync, _ptsz, (CUdeviceptr * pointer, size_t size, CUstre
 {
     if (!gv_enter())
         return real(pointer, size, stream);
-    CUresult result = real(pointer, size, stream);
+    CUresult result;
+    GV_ALLOCATE(result, real(pointer, size, stream));
     if (result == CUDA_SUCCESS && !(gv_captures_active() && gv_capture_note(stream, per_thread)))
         gv_allocated(*pointer, size, GV_ALLOCATION_ASYNC, gv_stream_id(stream, per_thread), NULL);
     gv_leave();
@@ -86,7 +98,8 @@ GV_HOOK_PAIR(cuMemAllocFromPoolAsync, _ptsz, (CUdeviceptr * pointer, size_t size
 {
     if (!gv_enter())
         return real(pointer, size, pool, stream);
-    CUresult result = real(pointer, size, pool, stream);
+    CUresult result;
+    GV_ALLOCATE(result, real(pointer, size, pool, stream));
     if (result == CUDA_SUCCESS && !(gv_captures_active() && gv_capture_note(stream, per_thread)))
         gv_allocated(*pointer, size, GV_ALLOCATION_ASYNC, gv_stream_id(stream, per_thread), NULL);
     gv_leave();
@@ -113,7 +126,38 @@ GV_HOOK_PAIR(cuMemFreeAsync, _ptsz, (CUdeviceptr pointer, CUstream stream), (poi
     return result;
 }
 
+// ---- What is free ---
+
+GV_HOOK(cuMemGetInfo_v2, (size_t * available, size_t *total), (available, total))
+{
+    size_t all = 0;
+    if (!gv_enter())
+        return real(available, total);
+    CUresult result = real(available, &all);
+    // What is kept is given back when it is asked for: a program that plans by this plans as it would without gravel.
+    uint64_t kept = result == CUDA_SUCCESS ? gv_check_kept_bytes() : 0;
+    if (result == CUDA_SUCCESS && available)
+        *available += kept < all - *available ? kept : all - *available;
+    if (result == CUDA_SUCCESS && total)
+        *total = all;
+    gv_leave();
+    return result;
+}
+
 // ---- Virtual memory ------------------------------------------------------------------------------------------
+
+GV_HOOK(cuMemCreate,
+        (CUmemGenericAllocationHandle * handle, size_t size, const CUmemAllocationProp *properties,
+         unsigned long long flags),
+        (handle, size, properties, flags))
+{
+    CUresult result;
+    if (!gv_enter())
+        return real(handle, size, properties, flags);
+    GV_ALLOCATE(result, real(handle, size, properties, flags));
+    gv_leave();
+    return result;
+}
 
 GV_HOOK(cuMemMap,
         (CUdeviceptr pointer, size_t size, size_t offset, CUmemGenericAllocationHandle handle,

@@ -21,12 +21,12 @@ struct gv_image {
     uint64_t device_bytes, host_bytes;
 };
 
-gv_image_room gv_image_room_now(uint64_t most_device, uint64_t most_host)
+gv_image_room gv_image_room_now(uint64_t most_device, uint64_t most_host, uint64_t kept)
 {
     size_t available = 0, total = 0;
     gv_image_room room = {0};
     if (gv_cuda.cuMemGetInfo(&available, &total) == CUDA_SUCCESS)
-        room.device = available / 2;
+        room.device = (available + kept) / 2;
     if (room.device > most_device)
         room.device = most_device;
     long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
@@ -70,6 +70,17 @@ static bool add_part(gv_image *image, uint64_t start, uint64_t end, uint64_t cop
         return false;
     image->parts[image->count++] = (part){start, end, copy};
     return true;
+}
+
+gv_status gv_image_borrow(gv_image **image, gv_error *error)
+{
+    *image = gv_calloc(1, sizeof **image);
+    return *image ? GV_OK : gv_fail(error, GV_ERR_MEMORY, "memory ran out");
+}
+
+gv_status gv_image_borrow_part(gv_image *image, uint64_t start, uint64_t end, uint64_t copy, gv_error *error)
+{
+    return add_part(image, start, end, copy) ? GV_OK : gv_fail(error, GV_ERR_MEMORY, "memory ran out");
 }
 
 // Lays the copies out: the first `device` bytes in device memory, the rest in host memory. Parts are given offsets,

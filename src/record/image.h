@@ -17,8 +17,9 @@ typedef struct gv_image_room {
 } gv_image_room;
 
 // What copies may take now: half of what is free of device memory and a quarter of the host's, so that the program does
-// not run out, and no more than these limits in bytes.
-gv_image_room gv_image_room_now(uint64_t most_device, uint64_t most_host);
+// not run out, and no more than these limits in bytes. `kept` bytes of device memory are held already, and count as
+// free.
+gv_image_room gv_image_room_now(uint64_t most_device, uint64_t most_host, uint64_t kept);
 
 // How much memory a copy of these ranges takes, wherever it lies.
 uint64_t gv_image_cost(const gv_range_set *ranges);
@@ -27,6 +28,11 @@ uint64_t gv_image_cost(const gv_range_set *ranges);
 // driver has no memory, or there are too many ranges; *image is NULL then.
 gv_status gv_image_save(gv_compare *compare, const gv_range_set *ranges, gv_image_room *room, gv_image **image,
                         gv_error *error);
+
+// An image whose copies lie in memory that somebody else keeps. Parts are added in ascending order; the copy of `start`
+// is at `copy`, equal to it modulo 32. Freeing it does not free the copies.
+gv_status gv_image_borrow(gv_image **image, gv_error *error);
+gv_status gv_image_borrow_part(gv_image *image, uint64_t start, uint64_t end, uint64_t copy, gv_error *error);
 
 // Copies the same ranges again, as they are now, over what the image held.
 gv_status gv_image_renew(gv_compare *compare, gv_image *image, gv_error *error);

@@ -91,7 +91,8 @@ bool gv_opaque_look_up(uint64_t address, gv_range *memory, unsigned *flags, void
     CUdeviceptr base = 0;
     size_t size = 0;
     uint64_t seen;
-    if (gv_cuda.cuMemGetAddressRange(&base, &size, address) != CUDA_SUCCESS || address - base >= size)
+    if (gv_cuda.cuMemGetAddressRange(&base, &size, address) != CUDA_SUCCESS || address - base >= size ||
+        gv_compare_owns(base))
         return false;
     *memory = (gv_range){base, base + size};
     *flags = 0;

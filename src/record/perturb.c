@@ -286,7 +286,7 @@ static bool prepare(gv_perturb *p, gv_status (*more)(gv_perturb *p, gv_range_set
         !good(p, more(p, &p->saved, &error), &error))
         return false;
     gv_range_set_settle(&p->saved);
-    p->room = gv_image_room_now(gv_state.options.compare_bytes, UINT64_MAX);
+    p->room = gv_image_room_now(gv_state.options.compare_bytes, UINT64_MAX, 0);
     p->before = gv_perturb_keep(p, &p->saved);
     p->record.saved_bytes = gv_range_set_bytes(&p->saved);
     return p->before && good(p,

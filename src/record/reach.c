@@ -193,6 +193,39 @@ uint64_t gv_reach_end(gv_reach *reach, uint64_t address)
     return end;
 }
 
+bool gv_reach_lists_same(const gv_reach *a, const gv_reach *b)
+{
+    // Searches add what they come upon behind what was listed.
+    bool same = a->count == b->count && a->unknown_count == b->unknown_count;
+    for (size_t i = 0; i < a->unknown_count && same; i++)
+        same = a->unknown[i] == b->unknown[i];
+    for (size_t i = 0; i < a->count && same; i++) {
+        const region *x = &a->regions[i], *y = &b->regions[i];
+        same = x->first == y->first && x->end == y->end && x->flags == y->flags && x->module == y->module;
+    }
+    return same;
+}
+
+gv_status gv_reach_regions(const gv_reach *reach, const gv_range_set *memory, gv_range **ranges, uint8_t **marked,
+                           size_t *count, gv_error *error)
+{
+    *count = reach->sorted_count;
+    *ranges = gv_calloc(*count, sizeof **ranges);
+    *marked = gv_calloc(*count, sizeof **marked);
+    if (!*ranges || !*marked) {
+        gv_free(*ranges);
+        gv_free(*marked);
+        return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
+    }
+    for (size_t i = 0; i < *count; i++) {
+        const region *r = &reach->regions[reach->sorted[i]];
+        (*ranges)[i] = (gv_range){r->start, r->end};
+        // What is reached is whole regions.
+        (*marked)[i] = gv_range_set_contains(memory, r->start);
+    }
+    return GV_OK;
+}
+
 // ---- What was written --------------------------------------------------------------------------------------------
 
 static void written_in(region *r, uint64_t start, uint64_t end)

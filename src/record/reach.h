@@ -69,4 +69,12 @@ gv_status gv_reach_variables(gv_reach *reach, const void *module, gv_reached *re
 // The end of the live memory around `address`: of its region and those that adjoin it. 0 when it lies in none.
 uint64_t gv_reach_end(gv_reach *reach, uint64_t address);
 
+// Was the same memory listed in both, in the same order, and did no search in `a` come upon memory that was not listed?
+bool gv_reach_lists_same(const gv_reach *a, const gv_reach *b);
+
+// The regions as they were searched last, ascending and disjoint; *marked has a 1 for each that lies in `memory` and a
+// 0 for the others. Both arrays are to be freed with gv_free.
+gv_status gv_reach_regions(const gv_reach *reach, const gv_range_set *memory, gv_range **ranges, uint8_t **marked,
+                           size_t *count, gv_error *error);
+
 #endif

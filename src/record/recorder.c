@@ -513,6 +513,7 @@ static void after_fork_in_child(void)
     pthread_mutex_init(&order_lock, NULL);
     gv_arm_after_fork();
     gv_canary_after_fork();
+    gv_check_after_fork();
     depth = 0;
 }
 
