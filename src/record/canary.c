@@ -47,6 +47,19 @@ bool gv_canary_is_on(void)
     return gv_the_canary.options.on;
 }
 
+bool gv_canary_memory(gv_range_set *set)
+{
+    gv_status status = GV_OK;
+    if (!gv_canary_is_on())
+        return true;
+    pthread_mutex_lock(&gv_the_canary.lock);
+    for (const gv_watched *r = gv_the_canary.regions; r && !status; r = r->next)
+        status = gv_range_set_add(set, r->base, r->base + r->bytes, NULL);
+    pthread_mutex_unlock(&gv_the_canary.lock);
+    gv_range_set_settle(set);
+    return !status;
+}
+
 // ---- Regions -----------------------------------------------------------------------------------------------------
 // From here on `lock` is held by whoever calls a static function, unless it says otherwise.
 

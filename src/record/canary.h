@@ -8,6 +8,7 @@
 #ifndef GV_RECORD_CANARY_H
 #define GV_RECORD_CANARY_H
 
+#include "access/range_set.h"
 #include "gravel.h"
 
 #include <cuda.h>
@@ -41,6 +42,9 @@ void gv_canary_ask(uint64_t group);
 
 // A step of the group ends on this stream.
 void gv_canary_step(uint64_t group, CUstream stream);
+
+// Adds the memory of all regions to `set`. False: memory is out.
+bool gv_canary_memory(gv_range_set *set);
 
 // ---- What the hooks tell ----
 

@@ -28,8 +28,8 @@ typedef struct outcome {
 typedef struct checking {
     gv_perturb *p;
     gv_range_set padding; // of inputs
-    gv_range_set allowed; // what may come out otherwise: padding, scratch memory, the graphs' own memory
     gv_range_set real;    // real rows of outputs
+    gv_range_set tried;   // bytes that data patterns showed and that were looked at with marked rows
     outcome *reads;       // for each of p->rows
     outcome writes;
 } checking;
@@ -148,34 +148,44 @@ static bool add_range(checking *c, gv_range_set *set, uint64_t start, uint64_t e
     return false;
 }
 
+// What may come out otherwise: padding, scratch memory, the graphs' own memory; but real rows of outputs may not,
+// wherever they lie. The verdict is about those, and about all else that is declared.
 static bool list_memory(checking *c)
 {
     gv_perturb *p = c->p;
-    bool enough = gv_perturb_own_memory(p, &c->allowed);
+    gv_range_set allowed = {0}, declared = {0};
+    bool enough = gv_perturb_own_memory(p, &allowed);
     for (size_t i = 0; i < p->row_count && enough; i++) {
         const gv_rows *rows = &p->rows[i];
         gv_range padding = gv_perturb_padding(p, rows), real = gv_perturb_real(p, rows);
         if (rows->flags & GV_ROWS_SCRATCH) {
-            enough = add_range(c, &c->allowed, rows->address, rows->address + rows->row_bytes);
+            enough = add_range(c, &allowed, rows->address, rows->address + rows->row_bytes);
             continue;
         }
         // Rows behind those that the graph has are as much nobody's as its padding.
-        enough = add_range(c, &c->allowed, padding.start, rows->address + rows->row_bytes * rows->rows);
+        enough = add_range(c, &allowed, padding.start, rows->address + rows->row_bytes * rows->rows) &&
+                 add_range(c, &declared, real.start, real.end);
         if (enough && rows->flags & GV_ROWS_IN)
             enough = add_range(c, &c->padding, padding.start, padding.end);
         if (enough && rows->flags & GV_ROWS_OUT)
             enough = add_range(c, &c->real, real.start, real.end);
     }
     gv_range_set_settle(&c->padding);
-    gv_range_set_settle(&c->allowed);
     gv_range_set_settle(&c->real);
+    gv_range_set_settle(&allowed);
+    gv_range_set_settle(&declared);
+    enough = enough && gv_perturb_minus(p, &allowed, &c->real, &p->ignored) &&
+             gv_perturb_minus(p, &declared, &p->ignored, &p->needed) && gv_perturb_need_regions(p, &p->ignored);
+    gv_range_set_free(&allowed);
+    gv_range_set_free(&declared);
     return enough;
 }
 
 // ---- Findings ----------------------------------------------------------------------------------------------------
 
-// Adds what a pattern showed. The node is looked for once, with the pattern that showed the bytes first.
-static bool add_result(checking *c, outcome *to, const gv_range_set *bytes, enum pattern pattern, bool with_pattern)
+// Adds what a pattern showed. The node is looked for once, with padding that `shown_by` makes write the bytes
+// (PATTERN_COUNT: the program's own).
+static bool add_result(checking *c, outcome *to, const gv_range_set *bytes, enum pattern pattern, enum pattern shown_by)
 {
     if (!bytes->count)
         return true;
@@ -184,7 +194,7 @@ static bool add_result(checking *c, outcome *to, const gv_range_set *bytes, enum
         return false;
     to->rows_seen[pattern] = true;
     if (first)
-        gv_perturb_find_node(c->p, with_pattern ? change : NULL, &pattern, bytes, &to->graph, &to->node);
+        gv_perturb_find_node(c->p, shown_by == PATTERN_COUNT ? NULL : change, &shown_by, bytes, &to->graph, &to->node);
     return !c->p->reason[0];
 }
 
@@ -199,27 +209,91 @@ static bool check_reads(checking *c, const gv_range_set *different, enum pattern
         if (!(p->rows[i].flags & GV_ROWS_OUT))
             continue;
         going_on = add_range(c, &rows, real.start, real.end) && gv_perturb_both(p, different, &rows, &bytes) &&
-                   add_result(c, &c->reads[i], &bytes, pattern, true);
+                   add_result(c, &c->reads[i], &bytes, pattern, pattern);
         gv_range_set_free(&rows);
         gv_range_set_free(&bytes);
     }
     return going_on;
 }
 
-// Of the bytes `suspects`, those that a launch with memory as the program had it (pattern PATTERN_COUNT), or with the
-// pattern, does not write: they are given other values, those that they have now, and stay so.
+// Of the bytes `suspects`, of which `values` has values, those whose words a launch with memory as the program had it
+// (pattern PATTERN_COUNT), or with the pattern, does not write: they are given these values, and keep them. A number
+// that is written need not change in all of its bytes. One launch shows that, but where there are unstable bytes.
 //
-// These values are ones that the graph itself has put there, so that a kernel that should read them meets nothing that
-// it could not have met.
-static bool unwritten(checking *c, const gv_range_set *suspects, enum pattern pattern, gv_range_set *found)
+// The values are ones that the graph itself has put there, so that a kernel that should read them meets nothing that it
+// could not have met.
+static bool unwritten(checking *c, const gv_image *values, const gv_range_set *suspects, enum pattern pattern,
+                      gv_range_set *found)
 {
     gv_perturb *p = c->p;
     gv_range_set written = {0};
-    gv_image *values = gv_perturb_keep(p, suspects);
-    bool going_on = values && gv_perturb_again(p, values, pattern == PATTERN_COUNT ? NULL : change, &pattern) &&
-                    gv_perturb_differences(p, values, NULL, &written) && gv_perturb_minus(p, suspects, &written, found);
-    gv_perturb_drop(p, values);
+    bool going_on = true;
+    for (unsigned i = 0; i < gv_perturb_repetitions(p) && going_on; i++)
+        going_on = gv_perturb_again(p, values, pattern == PATTERN_COUNT ? NULL : change, &pattern) &&
+                   gv_perturb_differences(p, values, suspects, &written);
+    going_on = going_on && gv_perturb_words(p, &written) && gv_perturb_minus(p, suspects, &written, found);
     gv_range_set_free(&written);
+    return going_on;
+}
+
+// The same with the values that the bytes have now.
+static bool unwritten_now(checking *c, const gv_range_set *suspects, enum pattern pattern, gv_range_set *found)
+{
+    gv_image *values = gv_perturb_keep(c->p, suspects);
+    bool going_on = values && unwritten(c, values, suspects, pattern, found);
+    gv_perturb_drop(c->p, values);
+    return going_on;
+}
+
+// Bytes become what the program's own launch left in them.
+static bool put_back(checking *c, const gv_range_set *bytes)
+{
+    gv_error error = {0};
+    if (gv_image_restore(c->p->compare, c->p->after, bytes, &error) == GV_OK)
+        return true;
+    gv_perturb_fails(c->p, "%.400s", error.text);
+    return false;
+}
+
+// Memory is as the launch with marked rows left it. Adds to `found` the bytes that the program's own padding made the
+// launch write, as is seen by its having changed them, and that it does not write with marked rows.
+static bool changed_by_own_padding(checking *c, const gv_range_set *different, gv_range_set *found)
+{
+    gv_perturb *p = c->p;
+    gv_range_set suspects = {0}, changed = {0}, rest = {0};
+    bool going_on = gv_perturb_differences(p, p->before, NULL, &changed) && gv_perturb_words(p, &changed) &&
+                    gv_perturb_both(p, different, &p->changed, &rest) &&
+                    gv_perturb_minus(p, &rest, &changed, &suspects);
+    if (going_on && suspects.count)
+        going_on = put_back(c, &suspects) && unwritten_now(c, &suspects, PATTERN_MARK, found);
+    gv_range_set_free(&suspects);
+    gv_range_set_free(&changed);
+    gv_range_set_free(&rest);
+    return going_on;
+}
+
+// What the launch leaves in `suspects` depends on the data of padded rows. Adds to `found` those that it writes with
+// the program's own padding and does not write with marked rows. What it writes need not be new: padded rows may store
+// the same in every step.
+//
+// Both is tried on the same values, those that `shown_by` makes the launch leave. The bytes are then given those that
+// the program's own launch left, and must keep them too: the launch with marked rows does not write either.
+static bool written_by_own_padding(checking *c, const gv_range_set *suspects, enum pattern shown_by,
+                                   gv_range_set *found)
+{
+    gv_perturb *p = c->p;
+    gv_range_set kept = {0}, written = {0}, once = {0};
+    gv_image *values = NULL;
+    bool going_on = gv_perturb_again(p, NULL, change, &shown_by) && (values = gv_perturb_keep(p, suspects)) != NULL &&
+                    unwritten(c, values, suspects, PATTERN_COUNT, &kept) &&
+                    gv_perturb_minus(p, suspects, &kept, &written) &&
+                    (!written.count || unwritten(c, values, &written, PATTERN_MARK, &once));
+    gv_perturb_drop(p, values);
+    if (going_on && once.count)
+        going_on = put_back(c, &once) && unwritten_now(c, &once, PATTERN_MARK, found);
+    gv_range_set_free(&kept);
+    gv_range_set_free(&written);
+    gv_range_set_free(&once);
     return going_on;
 }
 
@@ -229,72 +303,43 @@ static bool unwritten(checking *c, const gv_range_set *suspects, enum pattern pa
 static bool check_writes(checking *c, const gv_range_set *different, enum pattern pattern)
 {
     gv_perturb *p = c->p;
-    gv_error error = {0};
-    gv_range_set suspects = {0}, changed = {0}, rest = {0}, found = {0};
+    gv_range_set suspects = {0}, found = {0}, rest = {0}, fresh = {0}, stored = {0};
     bool going_on;
-    if (pattern != PATTERN_MARK) {
-        going_on = gv_perturb_minus(p, different, &p->changed, &suspects);
-        if (going_on && suspects.count)
-            going_on = unwritten(c, &suspects, PATTERN_COUNT, &found);
+    if (pattern == PATTERN_MARK) {
+        going_on = changed_by_own_padding(c, different, &found) &&
+                   add_result(c, &c->writes, &found, PATTERN_MARK, PATTERN_COUNT);
     } else {
-        going_on = gv_perturb_differences(p, p->before, NULL, &changed) && gv_perturb_words(p, &changed) &&
-                   gv_perturb_both(p, different, &p->changed, &rest) && gv_perturb_minus(p, &rest, &changed, &suspects);
-        if (going_on && suspects.count) {
-            if (gv_image_restore(p->compare, p->after, &suspects, &error)) {
-                gv_perturb_fails(p, "%.400s", error.text);
-                going_on = false;
-            }
-            going_on = going_on && unwritten(c, &suspects, pattern, &found);
-        }
+        going_on = gv_perturb_minus(p, different, &p->changed, &suspects) &&
+                   (!suspects.count || unwritten_now(c, &suspects, PATTERN_COUNT, &found)) &&
+                   add_result(c, &c->writes, &found, pattern, pattern) && gv_perturb_minus(p, different, &found, &rest);
+        if (going_on && rest.count && applies(p, PATTERN_MARK))
+            going_on = gv_perturb_minus(p, &rest, &c->tried, &fresh) && gv_perturb_add(p, &c->tried, &fresh) &&
+                       (!fresh.count || written_by_own_padding(c, &fresh, pattern, &stored)) &&
+                       add_result(c, &c->writes, &stored, PATTERN_MARK, pattern);
     }
-    going_on = going_on && add_result(c, &c->writes, &found, pattern, pattern != PATTERN_MARK);
     gv_range_set_free(&suspects);
-    gv_range_set_free(&changed);
-    gv_range_set_free(&rest);
     gv_range_set_free(&found);
+    gv_range_set_free(&rest);
+    gv_range_set_free(&fresh);
+    gv_range_set_free(&stored);
     return going_on;
-}
-
-// Launches that are equal must come out equal: with the program's own padding, and with a pattern once more.
-static bool is_stable(checking *c, enum pattern pattern, const gv_range_set *expected)
-{
-    gv_perturb *p = c->p;
-    gv_range_set again = {0}, missing = {0}, more = {0};
-    bool stable = gv_perturb_again(p, NULL, pattern == PATTERN_COUNT ? NULL : change, &pattern) &&
-                  gv_perturb_differences(p, p->after, NULL, &again) && gv_perturb_minus(p, &again, expected, &more) &&
-                  gv_perturb_minus(p, expected, &again, &missing);
-    if (stable && (more.count || missing.count)) {
-        stable = false;
-        p->record.status = GV_PERTURBED_UNSTABLE;
-        gv_perturb_fails(p,
-                         "equal launches of it came out differently (in %llu bytes): its results are not determined by "
-                         "its inputs",
-                         (unsigned long long)(gv_range_set_bytes(&more) + gv_range_set_bytes(&missing)));
-    }
-    gv_range_set_free(&again);
-    gv_range_set_free(&missing);
-    gv_range_set_free(&more);
-    return stable;
 }
 
 static bool try_pattern(checking *c, enum pattern pattern)
 {
     gv_perturb *p = c->p;
-    const gv_range_set none = {0};
-    gv_range_set all = {0}, outside = {0}, live = {0}, read = {0};
-    bool going_on = gv_perturb_again(p, NULL, change, &pattern) && gv_perturb_differences(p, p->after, NULL, &all) &&
-                    gv_perturb_minus(p, &all, &c->allowed, &outside) &&
-                    gv_perturb_minus(p, &outside, &c->real, &live) && gv_perturb_both(p, &all, &c->real, &read);
-    if (going_on && (live.count || read.count))
-        going_on = is_stable(c, PATTERN_COUNT, &none) && is_stable(c, pattern, &all);
+    gv_range_set different = {0}, elsewhere = {0}, read = {0};
+    bool going_on = gv_perturb_again(p, NULL, change, &pattern) && gv_perturb_outcome(p, &different) &&
+                    gv_perturb_confirm(p, change, &pattern, &different) &&
+                    gv_perturb_minus(p, &different, &c->real, &elsewhere) &&
+                    gv_perturb_both(p, &different, &c->real, &read);
     // Memory is as the launch with the pattern left it.
-    if (going_on && live.count)
-        going_on = check_writes(c, &live, pattern);
+    if (going_on && elsewhere.count)
+        going_on = check_writes(c, &elsewhere, pattern);
     if (going_on && read.count)
         going_on = check_reads(c, &read, pattern);
-    gv_range_set_free(&all);
-    gv_range_set_free(&outside);
-    gv_range_set_free(&live);
+    gv_range_set_free(&different);
+    gv_range_set_free(&elsewhere);
     gv_range_set_free(&read);
     return going_on;
 }
@@ -324,10 +369,9 @@ static void write_result(checking *c, const outcome *r, unsigned kind, const gv_
 
 static void check(gv_perturb *p)
 {
-    const gv_range_set none = {0};
     char *patterns = p->patterns;
     checking c = {.p = p, .reads = gv_calloc(p->row_count, sizeof(outcome))};
-    bool going_on = c.reads && list_memory(&c) && is_stable(&c, PATTERN_COUNT, &none);
+    bool going_on = c.reads && list_memory(&c) && gv_perturb_control(p);
     if (!c.reads)
         gv_perturb_fails(p, "memory ran out");
     for (int i = 0; i < PATTERN_COUNT && going_on; i++) {
@@ -339,18 +383,18 @@ static void check(gv_perturb *p)
                  pattern_names[i]);
     }
     p->record.perturbed_bytes = gv_range_set_bytes(&c.padding);
-    // What a pattern showed before another one failed still holds.
-    for (size_t i = 0; i < p->row_count && c.reads && p->record.status != GV_PERTURBED_UNSTABLE; i++)
+    // What a pattern showed before another one failed still holds, and so it does beside unstable bytes.
+    for (size_t i = 0; i < p->row_count && c.reads; i++)
         if (c.reads[i].bytes.count)
             write_result(&c, &c.reads[i], GV_EFFECT_PAD_READ, &p->rows[i]);
-    if (c.writes.bytes.count && p->record.status != GV_PERTURBED_UNSTABLE)
+    if (c.writes.bytes.count)
         write_result(&c, &c.writes, GV_EFFECT_PAD_WRITE, NULL);
     for (size_t i = 0; i < p->row_count && c.reads; i++)
         gv_range_set_free(&c.reads[i].bytes);
     gv_range_set_free(&c.writes.bytes);
     gv_range_set_free(&c.padding);
-    gv_range_set_free(&c.allowed);
     gv_range_set_free(&c.real);
+    gv_range_set_free(&c.tried);
     gv_free(c.reads);
 }
 

@@ -302,6 +302,10 @@ static void release(gv_perturb *p)
     gv_image_free(p->before, NULL);
     gv_range_set_free(&p->saved);
     gv_range_set_free(&p->changed);
+    gv_range_set_free(&p->needed);
+    gv_range_set_free(&p->ignored);
+    gv_range_set_free(&p->unstable);
+    gv_range_set_free(&p->left_out);
     gv_extent_free(&p->extent);
     gv_reach_close(p->reach);
     gv_free(p->rows);
@@ -421,8 +425,10 @@ bool gv_perturb_launch(gv_perturb *p, gv_status (*more)(gv_perturb *p, gv_range_
     bool ready = prepare(p, more), launched = false;
     if (ready) {
         launched = launch_own(p, result);
-        if (launched)
+        if (launched) {
             check(p);
+            gv_perturb_account(p);
+        }
         put_right(p);
         p->record.duration_ns = gv_monotonic_ns() - start;
         if (*result == CUDA_SUCCESS)

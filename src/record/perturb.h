@@ -29,8 +29,13 @@ typedef struct gv_perturb {
     gv_image_room room;
     gv_image *before, *after; // all that is saved: as it was before the launch, and as the launch left it
     gv_range_set saved;
-    gv_range_set changed; // by the launch, in whole words (gv_perturb_words)
-    gv_rows *rows;        // what is declared
+    gv_range_set changed;  // by the launch, in whole words (gv_perturb_words)
+    gv_range_set needed;   // what the verdict is about: it is none where these bytes are unstable
+    gv_range_set ignored;  // what may come out otherwise anyway
+    gv_range_set unstable; // bytes that equal launches were seen to leave different
+    gv_range_set left_out; // those that are not ignored, and what is near them: not compared
+    bool left_out_widely;  // there are so many of them that not each was seen
+    gv_rows *rows;         // what is declared
     size_t row_count;
     uint64_t real, captured;
     gv_perturbed_record record;
@@ -75,6 +80,31 @@ bool gv_perturb_again(gv_perturb *p, const gv_image *image, gv_perturb_change ch
 
 // The bytes in which memory differs from `image`, all that it has or those in `within`. False: as above.
 bool gv_perturb_differences(gv_perturb *p, const gv_image *image, const gv_range_set *within, gv_range_set *found);
+
+// ---- Unstable bytes (unstable.c). A check has set `needed` and `ignored` before. ----
+
+// Launches the graph again, unchanged, and learns which bytes are unstable: until nothing new shows up. False: as
+// above; also when there is no end to it.
+bool gv_perturb_control(gv_perturb *p);
+
+// The bytes that came out otherwise than in the program's own launch, but for those that are ignored or left out.
+bool gv_perturb_outcome(gv_perturb *p, gv_range_set *different);
+
+// A launch on memory so changed had that outcome. Launches it again and again, with unchanged launches in between;
+// *different becomes what came out otherwise each time with the change and never without. What came out otherwise now
+// and then is unstable. Memory is then as a launch with the change left it.
+bool gv_perturb_confirm(gv_perturb *p, gv_perturb_change change, void *user, gv_range_set *different);
+
+// How often what a launch does not do must be seen not to happen.
+unsigned gv_perturb_repetitions(const gv_perturb *p);
+
+// Adds regions of canaries to `needed`, but for the bytes `but`.
+bool gv_perturb_need_regions(gv_perturb *p, const gv_range_set *but);
+
+// At the end of a check: writes into the record what was left out, and that needed bytes were.
+void gv_perturb_account(gv_perturb *p);
+
+// ---- Memory that is kept ----
 
 // Keeps the bytes of `ranges` as they are now. NULL: as above.
 gv_image *gv_perturb_keep(gv_perturb *p, const gv_range_set *ranges);

@@ -160,9 +160,10 @@ void gv_rows_set_real(uint64_t real, uint64_t captured)
 
 bool gv_rows_batch(uint64_t *real, uint64_t *captured)
 {
-    *real = thread_has_real ? thread_real : atomic_load(&last_real);
-    *captured = thread_has_real ? thread_captured : atomic_load(&last_captured);
-    return thread_has_real || atomic_load(&any_real);
+    bool any = thread_has_real || atomic_load(&any_real);
+    *real = !any ? UINT64_MAX : thread_has_real ? thread_real : atomic_load(&last_real);
+    *captured = !any ? UINT64_MAX : thread_has_real ? thread_captured : atomic_load(&last_captured);
+    return any;
 }
 
 bool gv_rows_real(uint64_t *count)

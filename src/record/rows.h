@@ -50,7 +50,8 @@ void gv_rows_freed(uint64_t id, uint64_t address, uint64_t size);
 // graphs were captured for.
 void gv_rows_set_real(uint64_t real, uint64_t captured);
 
-// What the calling thread has set, or, if it has set nothing, what was set last. False: nothing was.
+// What the calling thread has set, or, if it has set nothing, what was set last. False: nothing was, and all rows count
+// as real.
 bool gv_rows_real(uint64_t *count);
 
 // The same with the rows that the graph was captured for.

@@ -876,16 +876,19 @@ void gv_message_tried(gv_string *out, const gv_tried *tried)
     const struct {
         size_t count, found;
         const char *one, *many, *none, *single, *several;
+        uint64_t left_out;
     } parts[] = {
         {tried->compared, tried->differing, "launch compared with serial replays",
-         "launches compared with serial replays", "none differs", "1 differs", "differ"},
+         "launches compared with serial replays", "none differs", "1 differs", "differ", 0},
         {tried->padded, tried->pad_effects, "launch repeated with other padding",
-         "launches repeated with other padding", "no effect", "1 with an effect", "with an effect"},
+         "launches repeated with other padding", "no effect", "1 with an effect", "with an effect",
+         tried->pad_left_out},
         {tried->poisoned, tried->poison_effects, "launch repeated with poisoned memory",
-         "launches repeated with poisoned memory", "no effect", "1 with an effect", "with an effect"},
+         "launches repeated with poisoned memory", "no effect", "1 with an effect", "with an effect",
+         tried->poison_left_out},
         {tried->hashes, tried->intruded, "hash of a region", "hashes of regions",
          "no page changed that was not allowed to", "1 with pages changed that were not allowed to",
-         "with pages changed that were not allowed to"},
+         "with pages changed that were not allowed to", 0},
     };
     const char *separator = "";
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -896,6 +899,9 @@ void gv_message_tried(gv_string *out, const gv_tried *tried)
             gv_string_add(out, "%s %s", gv_number(parts[i].found), parts[i].several);
         else
             gv_string_add(out, "%s", parts[i].found ? parts[i].single : parts[i].none);
+        // Silence does not cover them.
+        if (parts[i].left_out)
+            gv_string_add(out, " (%s left out)", gv_count(parts[i].left_out, "unstable byte", "unstable bytes"));
         separator = "; ";
     }
     // Of comparisons that found nothing only the first of each probe is recorded: their number says nothing.

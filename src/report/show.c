@@ -697,6 +697,8 @@ static const gv_column perturbed_columns[] = {
     {"replays", "replays", true},
     {"milliseconds", "ms", true},
     {"saved_bytes", "saved bytes", true},
+    {"unstable_bytes", "unstable", true},
+    {"left_out_bytes", "left out", true},
     {"reason", "why it shows nothing", false},
 };
 
@@ -723,6 +725,8 @@ static gv_status show_perturbed(show_context *show)
         gv_table_some(&show->table, row->replays);
         put_ratio(show, (double)row->duration_ns / 1e6);
         gv_table_some(&show->table, row->saved_bytes);
+        gv_table_some(&show->table, row->unstable_bytes);
+        gv_table_some(&show->table, row->left_out_bytes);
         gv_table_text(&show->table, row->reason);
     }
     return GV_OK;

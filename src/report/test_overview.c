@@ -150,10 +150,16 @@ static void what_was_tried_is_told_even_where_nothing_came_of_it(void **state)
                             {.launch = 2, .status = GV_CHECKED_COMPARED, .reason = ""},
                             {.launch = 3, .status = GV_CHECKED_NOT_COMPARED, .reason = "host", .different_bytes = 4}};
     gv_effect effects[] = {{.launch = 4}, {.launch = 4}};
-    gv_perturbed perturbed[] = {{.launch = 4, .what = GV_PERTURBED_PADDING, .status = GV_PERTURBED_CHECKED},
-                                {.launch = 5, .what = GV_PERTURBED_PADDING, .status = GV_PERTURBED_CHECKED},
-                                {.launch = 6, .what = GV_PERTURBED_PADDING, .status = GV_PERTURBED_REFUSED},
-                                {.launch = 7, .what = GV_PERTURBED_POISON, .status = GV_PERTURBED_CHECKED}};
+    gv_perturbed perturbed[] = {
+        {.launch = 4, .what = GV_PERTURBED_PADDING, .status = GV_PERTURBED_CHECKED},
+        {.launch = 5,
+         .what = GV_PERTURBED_PADDING,
+         .status = GV_PERTURBED_CHECKED,
+         .unstable_bytes = 1500,
+         .left_out_bytes = 1234},
+        {.launch = 6, .what = GV_PERTURBED_PADDING, .status = GV_PERTURBED_REFUSED},
+        {.launch = 8, .what = GV_PERTURBED_PADDING, .status = GV_PERTURBED_UNSTABLE, .left_out_bytes = 5000},
+        {.launch = 7, .what = GV_PERTURBED_POISON, .status = GV_PERTURBED_CHECKED}};
     gv_region_step steps[] = {{.state = GV_REGION_FIRST, .reason = ""},
                               {.state = GV_REGION_CHECKED, .reason = ""},
                               {.state = GV_REGION_UNHASHED, .reason = "captured"}};
@@ -165,7 +171,7 @@ static void what_was_tried_is_told_even_where_nothing_came_of_it(void **state)
                        .effects = effects,
                        .effect_count = 2,
                        .perturbed = perturbed,
-                       .perturbed_count = 4,
+                       .perturbed_count = 5,
                        .region_steps = steps,
                        .region_step_count = 3,
                        .probes = probes,
@@ -178,7 +184,8 @@ static void what_was_tried_is_told_even_where_nothing_came_of_it(void **state)
     gv_message_tried(&text, &overview.tried);
     assert_string_equal(gv_string_text(&text),
                         "2 launches compared with serial replays: 1 differs; 2 launches repeated with other padding: "
-                        "1 with an effect; 1 launch repeated with poisoned memory: no effect; 1 hash of a region: no "
+                        "1 with an effect (1,234 unstable bytes left out); 1 launch repeated with poisoned memory: no "
+                        "effect; 1 hash of a region: no "
                         "page changed that was not allowed to; probes: no comparison differs");
     gv_overview_free(&overview);
     gv_string_clear(&text);

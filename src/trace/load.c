@@ -526,6 +526,8 @@ static gv_status load_perturbed(gv_loader *loader, const gv_perturbed_record *re
     row->replays = record->replays;
     row->saved_bytes = record->saved_bytes;
     row->perturbed_bytes = record->perturbed_bytes;
+    row->unstable_bytes = record->unstable_bytes;
+    row->left_out_bytes = record->left_out_bytes;
     TRY(copy_text(loader, record->reason, &row->reason));
     return copy_text(loader, record->patterns, &row->patterns);
 }

@@ -362,7 +362,9 @@ typedef struct gv_numbers {
     FIELD(9, NUMBER, duration_ns)                                                           \
     FIELD(10, NUMBER, replays)                                                              \
     FIELD(11, NUMBER, saved_bytes) /* of memory that was saved before and compared after */ \
-    FIELD(12, NUMBER, perturbed_bytes)
+    FIELD(12, NUMBER, perturbed_bytes)                                                      \
+    FIELD(13, NUMBER, unstable_bytes) /* that equal launches left different */              \
+    FIELD(14, NUMBER, left_out_bytes) /* those, and bytes near them, that would have been compared */
 
 // What came of it. kind: enum gv_effect_kind. The bytes are those of the output that changed, that were written, or
 // that were read; at most the first 4,096 ranges of them stand in the record.
@@ -648,7 +650,7 @@ enum gv_perturbed_what { GV_PERTURBED_PADDING = 0, GV_PERTURBED_POISON = 1 };
 
 enum gv_perturbed_status {
     GV_PERTURBED_CHECKED = 0,
-    GV_PERTURBED_UNSTABLE = 1, // equal replays came out differently: nothing can be concluded
+    GV_PERTURBED_UNSTABLE = 1, // equal replays left bytes different that the verdict is about: silence says nothing
     GV_PERTURBED_REFUSED = 2   // not repeated; reason says why
 };
 

@@ -193,7 +193,7 @@ typedef struct gv_perturbed {
     enum gv_perturbed_what what;
     enum gv_perturbed_status status;
     const char *reason, *patterns;
-    uint64_t real_rows, duration_ns, replays, saved_bytes, perturbed_bytes;
+    uint64_t real_rows, duration_ns, replays, saved_bytes, perturbed_bytes, unstable_bytes, left_out_bytes;
 } gv_perturbed;
 
 // What came of it.

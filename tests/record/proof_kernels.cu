@@ -9,6 +9,57 @@ GRAVEL_KERNEL(double_rows, (const float *, in), (float *, out), (int, rows), (in
         out[i] = 2 * in[i] + 1;
 }
 
+// Another number each time, by which kernels below come to a result that is not determined by what they read.
+GRAVEL_DEVICE unsigned draw(void)
+{
+#ifdef __CUDACC__
+    unsigned seed = (unsigned)clock64();
+#else
+    static unsigned calls; // the driver does not know of it, and so nobody puts it back
+    unsigned seed = __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);
+#endif
+    return seed * 0x9e3779b9u >> 16;
+}
+
+// Partial sums that are kept in any order: the workspace is another one each time, what is made of it is not.
+GRAVEL_KERNEL(keep_partial, (const float *, in), (float *, workspace), (int, count))
+{
+    if (gravel_thread_index() != 0)
+        return;
+    int first = (int)(draw() % (unsigned)count);
+    for (int i = 0; i < count; i++)
+        workspace[i] = in[(first + i) % count];
+}
+
+// Adds one to any one of the numbers.
+GRAVEL_KERNEL(count_anywhere, (unsigned *, counts), (int, count))
+{
+    if (gravel_thread_index() == 0)
+        counts[draw() % (unsigned)count]++;
+}
+
+// cache[slots[row]] = in[row]; of rows with the same slot any one may be the last.
+GRAVEL_KERNEL(store_in_any_order, (const float *, in), (const int *, slots), (float *, cache), (int, rows), (int, width))
+{
+    int column = (int)gravel_thread_index();
+    if (column >= width)
+        return;
+    int first = (int)(draw() % (unsigned)rows);
+    for (int i = 0; i < rows; i++) {
+        int row = (first + i) % rows;
+        if (slots[row] >= 0)
+            cache[slots[row] * width + column] = in[row * width + column];
+    }
+}
+
+// Sets the lowest bit of each number, or does not.
+GRAVEL_KERNEL(disturb_last_bit, (unsigned *, values), (int, count))
+{
+    int i = (int)gravel_thread_index();
+    if (i < count)
+        values[i] = (values[i] & ~1u) | (draw() & 1);
+}
+
 // Adds to the element `at`.
 GRAVEL_KERNEL(disturb, (float *, values), (int, at), (float, value))
 {

@@ -348,6 +348,130 @@ static void pad_adjoining(void)
     print(counter, 4);
 }
 
+// The same, and the padded rows store in every step what they stored in the step before: nothing changes.
+static void pad_same(void)
+{
+    set_up(GRAVEL_ROWS_MINUS_ONE_IS_PAD);
+    CUgraphExec exec = store_graph();
+    gravel_real_rows(4);
+    launch(exec);
+    gravel_real_rows(2);
+    launch(exec);
+    print(cache, SLOTS * ROW);
+}
+
+// ---- Unstable bytes ----
+
+static CUdeviceptr workspace; // no scratch memory: nobody has declared it
+
+// Beside what is checked, a workspace is left in another state by every launch.
+static CUgraphExec unstable_graph(const char *store)
+{
+    int count = ROWS * WIDTH;
+    workspace = allocate(BYTES);
+    begin();
+    LAUNCH("keep_partial", 1, &in, &workspace, &count);
+    LAUNCH("double_rows", count, &in, &out, &rows, &width);
+    LAUNCH(store, count, &out, &slots, &cache, &rows, &width);
+    return end();
+}
+
+static void launch_unstable(CUgraphExec exec, const int *padded)
+{
+    gravel_real_rows(4);
+    launch(exec);
+    set_slots(padded);
+    gravel_real_rows(2);
+    for (int i = 0; i < 4; i++)
+        launch(exec);
+    print(out, 2 * ROW);
+    print(cache + ROW, (SLOTS - 1) * ROW); // not the slot that padded rows race for
+}
+
+static void pad_unstable(void)
+{
+    set_up(GRAVEL_ROWS_ZERO_IS_PAD);
+    gravel_scratch("slot 0", cache, ROW);
+    launch_unstable(unstable_graph("store_in_any_order"), (int[]){1, 2, 0, 0});
+}
+
+static void pad_unstable_stale(void)
+{
+    set_up(GRAVEL_ROWS_ZERO_IS_PAD);
+    gravel_scratch("slot 0", cache, ROW);
+    launch_unstable(unstable_graph("store_in_any_order"), (int[]){1, 2, 3, 4});
+}
+
+// The slot that padded rows race for is nobody's, and not said to be.
+static void pad_unstable_slot(void)
+{
+    set_up(GRAVEL_ROWS_ZERO_IS_PAD);
+    launch_unstable(unstable_graph("store_in_any_order"), (int[]){1, 2, 0, 0});
+}
+
+// One of many bytes varies at a time. A stale slot is written all the same.
+static void unstable_anywhere(int count)
+{
+    set_up(GRAVEL_ROWS_MINUS_ONE_IS_PAD);
+    workspace = allocate((size_t)count * 4);
+    begin();
+    LAUNCH("count_anywhere", 1, &workspace, &count);
+    LAUNCH("double_rows", ROWS * WIDTH, &in, &out, &rows, &width);
+    LAUNCH("store_rows", ROWS * WIDTH, &out, &slots, &cache, &rows, &width);
+    CUgraphExec exec = end();
+    gravel_real_rows(2);
+    launch(exec);
+    print(out, 2 * ROW);
+    print(cache, SLOTS * ROW);
+}
+
+static void pad_unstable_anywhere(void)
+{
+    unstable_anywhere(4096); // 4 groups of 4 KiB
+}
+
+static void pad_unstable_everywhere(void)
+{
+    unstable_anywhere(1 << 16);
+}
+
+// `divide`: real rows depend on padding; `last_bit`: and their last bit on nothing.
+static void unstable_rows(bool divide, bool last_bit)
+{
+    int count = ROWS * WIDTH;
+    set_up(GRAVEL_ROWS_MINUS_ONE_IS_PAD);
+    workspace = allocate(BYTES);
+    begin();
+    LAUNCH("keep_partial", 1, &in, &workspace, &count);
+    LAUNCH("largest", 1, &in, &amax, &rows, &width);
+    if (divide)
+        LAUNCH("divide_rows", count, &in, &amax, &out, &rows, &width);
+    else
+        LAUNCH("double_rows", count, &in, &out, &rows, &width);
+    if (last_bit)
+        LAUNCH("disturb_last_bit", count, &out, &count);
+    CUgraphExec exec = end();
+    gravel_real_rows(2);
+    for (int i = 0; i < 3; i++)
+        launch(exec);
+    print(in, BYTES);
+}
+
+static void pad_unstable_rows(void)
+{
+    unstable_rows(true, false);
+}
+
+static void pad_unstable_output(void)
+{
+    unstable_rows(false, true);
+}
+
+static void pad_unstable_both(void)
+{
+    unstable_rows(true, true);
+}
+
 static void pad_largest(void)
 {
     set_up(GRAVEL_ROWS_MINUS_ONE_IS_PAD);
@@ -476,6 +600,54 @@ static void poison_written(void)
     poisoned(0);
 }
 
+// Scratch memory is left in another state by every launch; what is made of it is not. `skipped` is as above.
+static void poisoned_unstable(int skipped)
+{
+    CUdeviceptr between = numbers(ROWS), partial = allocate(BYTES);
+    int written = ROWS - skipped, count = ROWS * WIDTH;
+    in = numbers(ROWS);
+    out = allocate(BYTES);
+    gravel_scratch("between", between, BYTES);
+    gravel_scratch("partial", partial, BYTES);
+    gravel_rows("out", out, ROW, ROWS, GRAVEL_ROWS_OUT);
+    workspace = allocate(BYTES);
+    begin();
+    LAUNCH("keep_partial", 1, &in, &partial, &count);
+    LAUNCH("keep_partial", 1, &in, &workspace, &count);
+    LAUNCH("double_rows", count, &in, &between, &written, &width);
+    LAUNCH("double_rows", count, &between, &out, &rows, &width);
+    CUgraphExec exec = end();
+    for (int i = 0; i < 3; i++)
+        launch(exec);
+    print(out, BYTES);
+}
+
+static void poison_unstable(void)
+{
+    poisoned_unstable(0);
+}
+
+static void poison_unstable_stale(void)
+{
+    poisoned_unstable(1);
+}
+
+// No output is declared: what is unstable may be one.
+static void poison_undeclared(void)
+{
+    CUdeviceptr between = allocate(BYTES);
+    int count = ROWS * WIDTH;
+    in = numbers(ROWS);
+    out = allocate(BYTES);
+    gravel_scratch("between", between, BYTES);
+    begin();
+    LAUNCH("double_rows", count, &in, &between, &rows, &width);
+    LAUNCH("keep_partial", 1, &between, &out, &count);
+    CUgraphExec exec = end();
+    launch(exec);
+    print(in, BYTES);
+}
+
 static void poison_stale(void)
 {
     poisoned(1);
@@ -523,16 +695,38 @@ static const struct {
     const char *name;
     void (*run)(void);
 } scenarios[] = {
-    {"pad-skipped", pad_skipped},     {"pad-stale", pad_stale},
-    {"pad-reserved", pad_reserved},   {"pad-largest", pad_largest},
-    {"pad-unmarked", pad_unmarked},   {"pad-host", pad_host},
-    {"pad-adjoining", pad_adjoining}, {"probe-adjoining", probe_adjoining},
-    {"pad-state", pad_state},         {"pad-nonsense", pad_nonsense},
-    {"pad-beside", pad_beside},       {"poison-written", poison_written},
-    {"poison-stale", poison_stale},   {"poison-state", poison_state},
-    {"poison-own", poison_own},       {"probe-right", probe_right},
-    {"probe-wrong", probe_wrong},     {"probe-nonsense", probe_nonsense},
-    {"probe-into", probe_into},       {"probe-budget", probe_budget},
+    {"pad-skipped", pad_skipped},
+    {"pad-stale", pad_stale},
+    {"pad-reserved", pad_reserved},
+    {"pad-largest", pad_largest},
+    {"pad-unmarked", pad_unmarked},
+    {"pad-host", pad_host},
+    {"pad-adjoining", pad_adjoining},
+    {"probe-adjoining", probe_adjoining},
+    {"pad-same", pad_same},
+    {"pad-unstable", pad_unstable},
+    {"pad-unstable-stale", pad_unstable_stale},
+    {"pad-unstable-slot", pad_unstable_slot},
+    {"pad-unstable-rows", pad_unstable_rows},
+    {"pad-unstable-anywhere", pad_unstable_anywhere},
+    {"pad-unstable-everywhere", pad_unstable_everywhere},
+    {"pad-unstable-output", pad_unstable_output},
+    {"pad-unstable-both", pad_unstable_both},
+    {"poison-unstable", poison_unstable},
+    {"poison-unstable-stale", poison_unstable_stale},
+    {"poison-undeclared", poison_undeclared},
+    {"pad-state", pad_state},
+    {"pad-nonsense", pad_nonsense},
+    {"pad-beside", pad_beside},
+    {"poison-written", poison_written},
+    {"poison-stale", poison_stale},
+    {"poison-state", poison_state},
+    {"poison-own", poison_own},
+    {"probe-right", probe_right},
+    {"probe-wrong", probe_wrong},
+    {"probe-nonsense", probe_nonsense},
+    {"probe-into", probe_into},
+    {"probe-budget", probe_budget},
 };
 
 int main(int argc, char **argv)

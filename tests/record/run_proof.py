@@ -141,6 +141,16 @@ class Padding(Proof):
         place = int(found["ranges"][0][0], 16) - int(found["allocation"]["address"], 16)
         self.assertEqual(place, 3 * 32)  # slots 3 and 4 of the cache
 
+    def test_a_stale_slot_that_holds_the_same_already(self):
+        run = self.pad("pad-same")
+        found, = self.observed
+        self.assertEqual((found["id"], found["nodes"][0]["name"]), ("pad-write", "store_rows"))
+        self.assertEqual(found["facts"]["patterns"], "mark")
+        # Each byte that any pattern changed: the exponents of a few numbers stay what they are.
+        self.assertGreater(found["bytes"], 48)
+        self.assertLessEqual(found["bytes"], 64)
+        self.assertEqual(self.row(run)["result"], "checked")
+
     def test_a_reserved_slot_is_silent(self):
         self.pad("pad-reserved")
         self.assertEqual(self.observed, [])
@@ -197,6 +207,91 @@ class Padding(Proof):
         run = self.record("pad-stale")
         self.assertEqual(run.show("perturbed"), [])
         self.assertEqual(self.observed, [])
+
+
+class Unstable(Proof):
+    """Graphs that leave some bytes in another state at each launch."""
+
+    def pad(self, scenario, *options):
+        run = self.record(scenario, "--pad=every=1", *options)
+        self.rows = [row for row in run.show("perturbed") if row["what"] == "padding"]
+        self.assertTrue(self.rows)
+        return run
+
+    def found(self):
+        return sorted({f["id"] for f in self.observed})
+
+    def test_bytes_nobody_asks_about_are_left_out(self):
+        run = self.pad("pad-unstable")
+        self.assertEqual(self.observed, [])
+        self.assertEqual({row["result"] for row in self.rows}, {"checked"})
+        for row in self.rows:
+            # The workspace and the padding's slot vary; only the first would have been compared.
+            self.assertGreater(row["unstable_bytes"], 0)
+            self.assertTrue(64 < row["left_out_bytes"] <= 128, row)
+        text = subprocess.run([BUILD + "/gravel", "check", run.paths[0]], capture_output=True, text=True).stdout
+        self.assertRegex(text, r"4 launches repeated with other padding: no effect \(\d+ unstable bytes left out\)")
+        tried = run.checks[0]["summary"]["tried"]
+        self.assertEqual(tried["pad_left_out_bytes"], max(row["left_out_bytes"] for row in self.rows))
+
+    def test_a_stale_slot_is_written_beside_them(self):
+        self.pad("pad-unstable-stale")
+        self.assertEqual(self.found(), ["pad-write"])
+        self.assertEqual(len(self.observed), 1)
+        self.assertEqual(self.observed[0]["nodes"][0]["name"], "store_in_any_order")
+        self.assertEqual(self.observed[0]["launches"], len(self.rows))
+        self.assertEqual({row["result"] for row in self.rows}, {"checked"})
+
+    def test_rows_that_race_for_a_slot_that_is_not_declared(self):
+        self.pad("pad-unstable-slot")
+        self.assertEqual(self.observed, [])
+        self.assertTrue(all(row["left_out_bytes"] > 64 for row in self.rows))
+
+    def test_a_real_row_depends_on_padding_beside_them(self):
+        self.pad("pad-unstable-rows")
+        self.assertEqual(self.found(), ["pad-read"])
+        self.assertEqual({row["result"] for row in self.rows}, {"checked"})
+
+    def test_one_byte_of_many_at_a_time(self):
+        self.pad("pad-unstable-anywhere")
+        self.assertEqual(self.found(), ["pad-write"])
+        self.assertEqual([(row["result"], row["left_out_bytes"]) for row in self.rows], [("checked", 4 * 4096)])
+        run = self.pad("pad-unstable-everywhere")
+        self.assertEqual(self.observed, [])
+        self.assertEqual([row["result"] for row in self.rows], ["unstable"])
+        self.assertIn("every time", self.rows[0]["reason"])
+        self.assertIn("NOT checked", run.stderr)
+
+    def test_unstable_results_are_no_verdict(self):
+        run = self.pad("pad-unstable-output")
+        self.assertEqual(self.observed, [])
+        self.assertEqual({row["result"] for row in self.rows}, {"unstable"})
+        self.assertTrue(all('"out"' in row["reason"] for row in self.rows))
+        self.assertTrue(any("padding" in f["reason"] for f in incompletes(run.checks[0])))
+        self.assertIn("NOT checked", run.stderr)
+
+    def test_stable_bytes_of_unstable_results_still_show_it(self):
+        run = self.pad("pad-unstable-both")
+        self.assertEqual(self.found(), ["pad-read"])
+        self.assertEqual(self.observed[0]["nodes"][0]["name"], "divide_rows")
+        self.assertEqual({row["result"] for row in self.rows}, {"unstable"})
+        self.assertEqual(run.checks[0]["summary"]["tried"]["pad_effects"], len(self.rows))
+
+    def test_poison(self):
+        for scenario, ids in (("poison-unstable", []), ("poison-unstable-stale", ["stale-read"])):
+            run = self.record(scenario, "--poison=every=1")
+            self.assertEqual(self.found(), ids)
+            rows = run.show("perturbed")
+            self.assertEqual({row["result"] for row in rows}, {"checked"})
+            self.assertTrue(all(row["left_out_bytes"] for row in rows))
+            if ids:
+                self.assertEqual(self.observed[0]["facts"]["name"], "between")
+                self.assertEqual(self.observed[0]["nodes"][0]["node"], 3)
+
+    def test_poison_where_no_output_is_declared(self):
+        run = self.record("poison-undeclared", "--poison")
+        self.assertEqual(self.observed, [])
+        self.assertEqual([row["result"] for row in run.show("perturbed")], ["unstable"])
 
 
 class Poison(Proof):
