@@ -332,6 +332,11 @@ static CUresult stream_get(CUstream handle, enum stream_property property, void 
         return result;
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
+    // As seen on driver 580.159: some properties can be asked for during a capture, and some end it.
+    if (stream->capture && (property == STREAM_FLAGS || property == STREAM_ID || property == STREAM_DEVICE)) {
+        capture_invalidate(stream->capture);
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
     switch (property) {
     case STREAM_PRIORITY: *(int *)value = stream->priority; break;
     case STREAM_FLAGS: *(unsigned *)value = stream->flags; break;

@@ -223,6 +223,28 @@ static void waiting_for_a_capturing_stream_invalidates_it(void **state)
     end_fails(the.a, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
+static void asking_what_a_capturing_stream_is(void **state)
+{
+    unsigned flags;
+    unsigned long long id;
+    int priority;
+    CUcontext context;
+    CUdevice device;
+    begin(the.a);
+    OK(cuStreamGetPriority(the.a, &priority));
+    OK(cuStreamGetCtx(the.a, &context));
+    OK(cuGraphDestroy(end(the.a)));
+    begin(the.a);
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamGetFlags(the.a, &flags));
+    end_fails(the.a, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    begin(the.a);
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamGetId(the.a, &id));
+    end_fails(the.a, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    begin(the.a);
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamGetDevice(the.a, &device));
+    end_fails(the.a, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
 static void a_captured_event_cannot_be_asked(void **state)
 {
     CUevent mark = event();
@@ -528,6 +550,7 @@ int main(void)
         cmocka_unit_test(only_the_origin_ends_a_capture),
         cmocka_unit_test(a_stream_captures_once_at_a_time),
         cmocka_unit_test(waiting_for_a_capturing_stream_invalidates_it),
+        cmocka_unit_test(asking_what_a_capturing_stream_is),
         cmocka_unit_test(a_captured_event_cannot_be_asked),
         cmocka_unit_test(an_event_of_an_ended_capture_is_nothing_to_wait_for),
         cmocka_unit_test(the_legacy_stream_may_not_be_used_beside_a_blocking_capture),

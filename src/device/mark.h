@@ -197,6 +197,7 @@ GV_MARK_FUNCTION void gv_mark_tensor(gv_access_table *access, const uint64_t *wo
     gv_tensor_rows rows;
     gv_table_flag_set(access, GV_TABLE_TENSOR_SEEN);
     if (!gv_tensor_map_decode(words, &map)) {
+        gv_log_map(access, words, kind); // the host shows it
         gv_table_flag_set(access, GV_TABLE_MAP_UNKNOWN);
     } else if (tiled && gv_tensor_map_rows(&map, coordinates, &rows)) {
         rows.address += early;

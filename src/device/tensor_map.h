@@ -58,11 +58,11 @@ GV_SHARED_FUNCTION bool gv_tensor_map_decode(const uint64_t *words, gv_tensor_ma
     // log2 of the bits of a type, one hexadecimal digit each, in the order u8, u16, u32, s32, u64, s64, f16, f32,
     // f32.ftz, f64, bf16, two of 4 bits, one of 6 bits (f).
     uint32_t size = (uint32_t)(0xf2246554665543ull >> 4 * type & 15);
-    // How an interleaved tensor lies in memory has not been checked on any. Bit 1 was set in every map seen, but is not
-    // in a tiled one that tensormap.replace makes of zeros.
+    // How an interleaved tensor lies in memory has not been checked on any. Bit 1 is set by some encoders and not by
+    // others.
     if (flags & 0xff80000cu || rank > GV_TENSOR_MAP_RANK || type > 13 || interleave || stride_tops >> 16 ||
         traversal & 0x00ff8000u || words[0] == 0 || words[0] >> 57 || words[0] & 15 ||
-        (tiled ? pixels != 0 : pixels > 1023 || rank < 3 || !(flags & 2)))
+        (tiled ? pixels != 0 : pixels > 1023 || rank < 3))
         return false;
     map->address = words[0];
     map->rank = rank;
@@ -78,11 +78,11 @@ GV_SHARED_FUNCTION bool gv_tensor_map_decode(const uint64_t *words, gv_tensor_ma
         uint32_t dim = (uint32_t)(words[4 + i / 2] >> i % 2 * 32);
         uint32_t box = i == 0 ? traversal >> 24 : tiled ? boxes >> 8 * (i - 1) & 255 : 0;
         uint64_t top = i == 0 ? 0 : stride_tops >> 4 * (i - 1) & 15;
-        uint64_t stride = (strides[i] | top << 32) * 16;
-        uint32_t step = traversal >> 3 * i & 7;
         bool used = i < rank;
-        // The fields of a dimension that is not there are zero.
-        possible = possible && (used || (!dim && !box && !stride && !step));
+        uint64_t stride = used ? (strides[i] | top << 32) * 16 : 0;
+        uint32_t step = traversal >> 3 * i & 7;
+        // The sizes of a dimension that is not there are zero. Its stride need not be: cuBLAS writes 2^32 there.
+        possible = possible && (used || (!dim && !box && !step));
         strides_set = strides_set && (!used || i == 0 || dim == 0 || stride);
         map->dims[i] = (uint64_t)dim + 1;
         map->box[i] = box + 1;

@@ -111,7 +111,7 @@ bool gv_maps_to_ranges(const gv_logged_map *maps, size_t count, gv_node_ranges *
     for (size_t i = 0; i < count && enough; i++) {
         gv_tensor_map map;
         if (!gv_tensor_map_decode(maps[i].words, &map))
-            continue; // the patches keep only maps that they could decode
+            continue;
         size_t found = gv_tensor_map_ranges(&map, ranges, MOST_TENSOR_RANGES);
         enum gv_access_kind kind = (enum gv_access_kind)maps[i].kind;
         gv_node_ranges before = *extents;
@@ -328,6 +328,16 @@ gv_status gv_drain_run(gv_drain *drain, CUstream stream, gv_node_ranges *ranges,
                        "it touched more memory than the access table had room for; leave more "
                        "device memory free while recording");
     return enough ? GV_OK : gv_fail(error, GV_ERR_MEMORY, "memory for its access set ran out");
+}
+
+const gv_logged_map *gv_drain_unknown(const gv_drain *drain)
+{
+    const gv_drain_head *head = drain->host;
+    gv_tensor_map map;
+    for (uint32_t i = 0; i < head->maps; i++)
+        if (!gv_tensor_map_decode(head->map[i].words, &map))
+            return &head->map[i];
+    return NULL;
 }
 
 void gv_drain_free(gv_drain *drain)

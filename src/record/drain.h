@@ -29,6 +29,10 @@ CUdeviceptr gv_drain_table(const gv_drain *drain);
 gv_status gv_drain_run(gv_drain *drain, CUstream stream, gv_node_ranges *ranges, gv_node_ranges *extents,
                        unsigned *flags, gv_error *error);
 
+// The first of the maps that the last run handed over and that is of an unknown form; NULL if none is. It lasts until
+// the next run.
+const gv_logged_map *gv_drain_unknown(const gv_drain *drain);
+
 void gv_drain_free(gv_drain *drain);
 
 // Frees the host's part alone: the context, and everything in it, is gone.

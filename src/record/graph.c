@@ -127,6 +127,7 @@ void gv_capture_ended(CUstream stream, bool per_thread, CUresult result)
     if (result != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED && result != CUDA_ERROR_ILLEGAL_STATE &&
         result != CUDA_ERROR_INVALID_VALUE)
         capture_over(stream ? stream : CU_STREAM_PER_THREAD, result != CUDA_SUCCESS);
+    gv_describe_streams();
     gv_operation_record operation = {.kind = GV_OP_CAPTURE_END, .stream = gv_stream_id(stream, per_thread)};
     gv_operation(&operation);
 }

@@ -310,6 +310,7 @@ GV_HOOK_PAIR(cuStreamBeginCapture_v2, _ptsz, (CUstream stream, CUstreamCaptureMo
     if (!gv_enter_graph())
         return real(stream, mode);
     gv_gate_enter();
+    gv_stream_id(stream, per_thread); // what it is can be asked now, and not while it is capturing
     CUresult result = real(stream, mode);
     if (result == CUDA_SUCCESS)
         gv_capture_began(stream, per_thread, mode);
@@ -323,6 +324,7 @@ GV_HOOK_PAIR(cuStreamBeginCapture, _ptsz, (CUstream stream), (stream))
     if (!gv_enter_graph())
         return real(stream);
     gv_gate_enter();
+    gv_stream_id(stream, per_thread); // what it is can be asked now, and not while it is capturing
     CUresult result = real(stream);
     if (result == CUDA_SUCCESS)
         gv_capture_began(stream, per_thread, CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -339,6 +341,7 @@ GV_HOOK_PAIR(cuStreamBeginCaptureToGraph, _ptsz,
     if (!gv_enter_graph())
         return real(stream, graph, dependencies, data, count, mode);
     gv_gate_enter();
+    gv_stream_id(stream, per_thread); // what it is can be asked now, and not while it is capturing
     CUresult result = real(stream, graph, dependencies, data, count, mode);
     if (result == CUDA_SUCCESS)
         gv_capture_began(stream, per_thread, mode);

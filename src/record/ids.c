@@ -14,7 +14,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static gv_handle_map contexts, streams, default_streams, events, functions, lives, sizes, kinds, mappings, exported,
-    stream_contexts, captured;
+    stream_contexts, captured, undescribed;
 static uint64_t next_context, next_stream, next_event, next_function, next_allocation;
 static atomic_ullong next_graph, next_exec;
 static atomic_ullong live_bytes;
@@ -23,7 +23,7 @@ void gv_ids_forget(void)
 {
     gv_handle_map empty = {0};
     contexts = streams = default_streams = events = functions = stream_contexts = empty;
-    lives = sizes = kinds = mappings = exported = captured = empty;
+    lives = sizes = kinds = mappings = exported = captured = undescribed = empty;
     next_context = next_stream = next_event = next_function = next_allocation = 0;
     atomic_store(&next_graph, 0);
     atomic_store(&next_exec, 0);
@@ -81,15 +81,18 @@ uint64_t gv_context_id(CUcontext context)
 
 // ---- Streams -------------------------------------------------------------------------------------------------
 
-static uint64_t new_stream(gv_handle_map *map, uint64_t key, CUcontext context, unsigned kind, uint64_t priority)
+static void describe(uint64_t id, CUcontext context, unsigned kind, uint64_t priority)
+{
+    gv_stream_record record = {.id = id, .context = context_id(context), .kind = kind, .priority = priority};
+    gv_write_stream(gv_state.writer, &record);
+}
+
+static uint64_t new_id(gv_handle_map *map, uint64_t key)
 {
     uint64_t id = next_stream + 1;
     if (!gv_handle_map_set(map, key, id))
         return 0;
-    next_stream = id;
-    gv_stream_record record = {.id = id, .context = context_id(context), .kind = kind, .priority = priority};
-    gv_write_stream(gv_state.writer, &record);
-    return id;
+    return next_stream = id;
 }
 
 // Default streams have no handle of their own: they are told apart by context and, for per-thread ones, by thread.
@@ -106,26 +109,60 @@ static uint64_t default_stream_id(bool per_thread)
     if (per_thread)
         key ^= thread * 0x9e3779b97f4a7c15ull | 1;
     uint64_t id = gv_handle_map_get(&default_streams, key);
-    return id ? id
-              : new_stream(&default_streams, key, context,
-                           per_thread ? GV_STREAM_THREAD_DEFAULT : GV_STREAM_LEGACY_DEFAULT, 0);
+    if (!id && (id = new_id(&default_streams, key)) != 0)
+        describe(id, context, per_thread ? GV_STREAM_THREAD_DEFAULT : GV_STREAM_LEGACY_DEFAULT, 0);
+    return id;
+}
+
+// Asking for the flags of a stream that is capturing ends its capture: seen on driver 580.159, and no documentation
+// says so. What a stream is that is first met in a capture is read when that is over.
+static bool may_be_asked(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return !gv_captures_active() ||
+           (gv_cuda.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+static void describe_created(CUstream stream, uint64_t id)
+{
+    unsigned flags = 0;
+    int priority = 0;
+    gv_cuda.cuStreamGetFlags(stream, &flags);
+    gv_cuda.cuStreamGetPriority(stream, &priority);
+    describe(id, (CUcontext)(uintptr_t)gv_handle_map_get(&stream_contexts, key_of(stream)),
+             flags & CU_STREAM_NON_BLOCKING ? GV_STREAM_NON_BLOCKING : GV_STREAM_BLOCKING,
+             (uint64_t)(priority < 0 ? -priority : 0));
+}
+
+static bool describe_at_last(uint64_t handle, uint64_t id, void *user)
+{
+    CUstream stream = (CUstream)(uintptr_t)handle;
+    bool may = may_be_asked(stream);
+    if (may)
+        describe_created(stream, id);
+    return may;
+}
+
+void gv_describe_streams(void)
+{
+    pthread_mutex_lock(&lock);
+    gv_handle_map_prune(&undescribed, describe_at_last, NULL);
+    pthread_mutex_unlock(&lock);
 }
 
 static uint64_t created_stream_id(CUstream stream)
 {
     uint64_t id = gv_handle_map_get(&streams, key_of(stream));
-    if (id)
+    if (id || !(id = new_id(&streams, key_of(stream))))
         return id;
-    unsigned flags = 0;
-    int priority = 0;
     CUcontext context = NULL;
-    gv_cuda.cuStreamGetFlags(stream, &flags);
-    gv_cuda.cuStreamGetPriority(stream, &priority);
     gv_cuda.cuStreamGetCtx(stream, &context);
     gv_handle_map_set(&stream_contexts, key_of(stream), key_of(context));
-    return new_stream(&streams, key_of(stream), context,
-                      flags & CU_STREAM_NON_BLOCKING ? GV_STREAM_NON_BLOCKING : GV_STREAM_BLOCKING,
-                      (uint64_t)(priority < 0 ? -priority : 0));
+    if (may_be_asked(stream))
+        describe_created(stream, id);
+    else
+        gv_handle_map_set(&undescribed, key_of(stream), id);
+    return id;
 }
 
 uint64_t gv_stream_id(CUstream stream, bool per_thread)
@@ -157,6 +194,7 @@ void gv_stream_destroyed(CUstream stream)
     gv_operation_record operation = {.kind = GV_OP_STREAM_DESTROY};
     pthread_mutex_lock(&lock);
     operation.stream = gv_handle_map_take(&streams, key_of(stream));
+    gv_handle_map_take(&undescribed, key_of(stream));
     gv_handle_map_take(&stream_contexts, key_of(stream));
     pthread_mutex_unlock(&lock);
     if (operation.stream)

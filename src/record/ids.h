@@ -16,6 +16,9 @@ uint64_t gv_context_id(CUcontext context);
 // The id of a stream as an API call names it: NULL and CU_STREAM_LEGACY mean the legacy default stream of the current
 // context, or, for a per-thread variant of the call, NULL means the thread's own default stream.
 uint64_t gv_stream_id(CUstream stream, bool per_thread);
+// Reads what the streams are that were first met in a capture, and could not be asked there. After a capture's end.
+void gv_describe_streams(void);
+
 void gv_stream_created(CUstream stream);
 void gv_stream_destroyed(CUstream stream);
 

@@ -16,7 +16,8 @@
 enum {
     TENSOR_KINDS = GV_FUNCTION_TENSOR_LOAD | GV_FUNCTION_TENSOR_STORE | GV_FUNCTION_TENSOR_REDUCE,
     TENSOR_WRITES = GV_FUNCTION_TENSOR_STORE | GV_FUNCTION_TENSOR_REDUCE,
-    MOST_ROWS = 1 << 14,    // ranges that one tensor is made of; a tensor with more is taken without its gaps
+    MOST_ROWS = 1 << 14, // ranges that one tensor is made of; a tensor with more is taken without its gaps
+    WHOLE_MAP_BYTES = sizeof(CUtensorMap),
     MOST_CHANGES = 1 << 14, // ranges of a record of changed bytes
 };
 
@@ -41,7 +42,8 @@ struct gv_opaque {
     gv_reached reached;
     tensor *tensors;
     size_t tensor_count, tensor_capacity;
-    gv_range_set vague; // of maps that go beyond live memory
+    gv_range_set vague;    // of maps that go beyond live memory
+    gv_range_set own_maps; // maps that the kernel wrote itself
     gv_range_set saved;
     char plan_failed[256];
     char reason[700];
@@ -141,12 +143,18 @@ static void drop_sets(gv_opaque *o)
     o->set_count = 0;
 }
 
-static void drop_plan(gv_opaque *o)
+static void drop_tensors(gv_opaque *o)
 {
     for (size_t i = 0; i < o->tensor_count; i++)
         gv_range_set_free(&o->tensors[i].bytes);
     o->tensor_count = 0;
     gv_range_set_free(&o->vague);
+}
+
+static void drop_plan(gv_opaque *o)
+{
+    drop_tensors(o);
+    gv_range_set_free(&o->own_maps);
     gv_range_set_free(&o->saved);
     gv_reached_free(&o->reached);
     o->planned = false;
@@ -323,7 +331,8 @@ static void save_what_may_be_written(gv_opaque *o, unsigned flags)
     gv_range_set **candidates = gv_calloc(most, sizeof *candidates);
     gv_range_set *regions = gv_calloc(o->reached.memory.count, sizeof *regions);
     bool enough = candidates && regions;
-    if (enough && flags & GV_FUNCTION_UNSEEN) {
+    // A tensor whose map the kernel makes itself may be anywhere.
+    if (enough && flags & (GV_FUNCTION_UNSEEN | GV_FUNCTION_TENSOR_REPLACE)) {
         for (size_t i = 0; i < o->reached.memory.count && enough; i++) {
             gv_range range = o->reached.memory.ranges[i];
             enough = gv_range_set_add(&regions[i], range.start, range.end, NULL) == GV_OK;
@@ -445,12 +454,15 @@ static gv_status round_to_elements(const gv_opaque *o, gv_range_set *changed, gv
         gv_range_set_free(&rounded);
         gv_range_set_free(&kept);
     }
-    if (status) {
-        gv_range_set_free(&all);
+    // What lies in no tensor that is known stays as it is.
+    gv_range_set sum = {0};
+    if (!status)
+        status = gv_range_set_union(changed, &all, &sum, error);
+    gv_range_set_free(&all);
+    if (status)
         return status;
-    }
     gv_range_set_free(changed);
-    *changed = all;
+    *changed = sum;
     return GV_OK;
 }
 
@@ -481,27 +493,56 @@ static bool gather_reads(const gv_node_ranges *seen, const gv_node_ranges *exten
 // instruction: a kernel that computes an address or a count from what it finds there could fault, and take the program
 // with it. So all of its reads have to be known, and nothing it reads may be written by itself (in place, by a
 // counter, or by one block for another): then each of its threads sees in the second run what it saw in the first.
+//
+// Maps that the kernel makes itself (`own_maps`) are written and then read, by the thread that wrote them: each run
+// writes the same ones before it goes by them.
 static bool may_run_again(const gv_opaque *o, const gv_opaque_case *at, const gv_range_set *changed,
-                          const gv_range_set *reads)
+                          const gv_range_set *all_reads)
 {
-    gv_range_set writes = {0};
-    const unsigned others = GV_FUNCTION_TENSOR_LOAD | GV_FUNCTION_TENSOR_REDUCE | GV_FUNCTION_TENSOR_REPLACE |
-                            GV_FUNCTION_UNSEEN | GV_FUNCTION_TEXTURE;
+    gv_range_set writes = {0}, reads = {0}, atomics = {0}, counters = {0};
+    const unsigned others =
+        GV_FUNCTION_TENSOR_LOAD | GV_FUNCTION_TENSOR_REDUCE | GV_FUNCTION_UNSEEN | GV_FUNCTION_TEXTURE;
     if (!at->again || at->anything || at->constants || at->flags & others || !(at->flags & GV_FUNCTION_TENSOR_STORE) ||
         !o->saved.count)
         return false;
-    bool enough = add_ranges(&writes, at->seen, GV_ACCESS_WRITE) && add_ranges(&writes, at->extents, GV_ACCESS_WRITE);
-    bool may = enough && !at->seen->count[GV_ACCESS_ATOMIC] && !gv_range_set_overlaps(reads, &writes) &&
-               !gv_range_set_overlaps(reads, changed) &&
+    bool enough = add_ranges(&writes, at->seen, GV_ACCESS_WRITE) && add_ranges(&writes, at->extents, GV_ACCESS_WRITE) &&
+                  add_ranges(&atomics, at->seen, GV_ACCESS_ATOMIC) &&
+                  gv_range_set_difference(&atomics, &o->own_maps, &counters, NULL) == GV_OK &&
+                  gv_range_set_difference(all_reads, &o->own_maps, &reads, NULL) == GV_OK;
+    bool may = enough && !counters.count && !gv_range_set_overlaps(&reads, &writes) &&
+               !gv_range_set_overlaps(&reads, changed) &&
                // What others wait for must not be written twice.
-               !gv_range_set_overlaps(&writes, &o->reached.shared) && !gv_range_set_overlaps(reads, &o->reached.shared);
+               !gv_range_set_overlaps(&writes, &o->reached.shared) &&
+               !gv_range_set_overlaps(&reads, &o->reached.shared);
     for (size_t i = 0; i < writes.count && may; i++) {
         gv_range_set one = {&writes.ranges[i], 1, 1, 0}, outside = {0};
         may = gv_range_set_difference(&one, &o->reached.memory, &outside, NULL) == GV_OK && !outside.count;
         gv_range_set_free(&outside);
     }
+    gv_range_set_free(&counters);
+    gv_range_set_free(&atomics);
+    gv_range_set_free(&reads);
     gv_range_set_free(&writes);
     return may;
+}
+
+// The saved bytes of tensors that the kernel does not read: those that may be made different.
+static gv_status unread_tensors(const gv_opaque *o, const gv_range_set *reads, gv_range_set *out, gv_error *error)
+{
+    gv_range_set all = {0}, inside = {0};
+    gv_status status = GV_OK;
+    for (size_t i = 0; i < o->tensor_count && !status; i++)
+        for (size_t r = 0; r < o->tensors[i].bytes.count && !status; r++)
+            status =
+                gv_range_set_add(&all, o->tensors[i].bytes.ranges[r].start, o->tensors[i].bytes.ranges[r].end, error);
+    gv_range_set_settle(&all);
+    if (!status)
+        status = gv_range_set_intersection(&o->saved, &all, &inside, error);
+    if (!status)
+        status = gv_range_set_difference(&inside, reads, out, error);
+    gv_range_set_free(&all);
+    gv_range_set_free(&inside);
+    return status;
 }
 
 // Runs the kernel again on saved memory whose unread bytes were made different, so that each byte it writes shows.
@@ -512,9 +553,8 @@ static void run_again(gv_opaque *o, gv_opaque_case *at, gv_range_set *changed, g
     gv_range_set reads = {0}, second_reads = {0}, written = {0}, sum = {0};
     gv_node_ranges seen = {0}, extents = {0};
     bool recorded = false, enough = gather_reads(at->seen, at->extents, &reads);
-    if (!enough || !may_run_again(o, at, changed, &reads) ||
-        gv_range_set_difference(&o->saved, &reads, perturbed, &error) != GV_OK || !perturbed->count ||
-        gv_compare_perturb(o->compare, perturbed, &error) != GV_OK) {
+    if (!enough || !may_run_again(o, at, changed, &reads) || unread_tensors(o, &reads, perturbed, &error) != GV_OK ||
+        !perturbed->count || gv_compare_perturb(o->compare, perturbed, &error) != GV_OK) {
         gv_range_set_free(perturbed);
         gv_range_set_free(&reads);
         return;
@@ -637,6 +677,31 @@ static const char *unresolved(gv_opaque *o, const gv_opaque_case *at, const char
     return o->reason;
 }
 
+// Maps that the kernel itself wrote into memory stand there now, each with the last of what it held. So the memory is
+// searched once more.
+static void look_again(gv_opaque *o, const gv_opaque_case *at)
+{
+    gv_range_set writes = {0};
+    // A map goes to global memory in one piece, which the Sanitizer reports as atomic updates.
+    bool enough = add_ranges(&writes, at->seen, GV_ACCESS_WRITE) && add_ranges(&writes, at->seen, GV_ACCESS_ATOMIC);
+    gv_reach_written(o->reach, at->seen->ranges[GV_ACCESS_ATOMIC], at->seen->count[GV_ACCESS_ATOMIC]);
+    gv_reach_written(o->reach, at->seen->ranges[GV_ACCESS_WRITE], at->seen->count[GV_ACCESS_WRITE]);
+    drop_tensors(o);
+    gv_reached_free(&o->reached);
+    look_around(o, at->function, at->params);
+    for (size_t i = 0; i < o->reached.map_count && enough; i++) {
+        uint64_t start = o->reached.maps[i].where;
+        gv_range range = {start, start + WHOLE_MAP_BYTES};
+        gv_range_set map = {&range, 1, 1, 0};
+        if (gv_range_set_overlaps(&map, &writes))
+            enough = gv_range_set_add(&o->own_maps, range.start, range.end, NULL) == GV_OK;
+    }
+    gv_range_set_settle(&o->own_maps);
+    gv_range_set_free(&writes);
+    if (!enough)
+        plan_fails(o, "memory ran out");
+}
+
 // Does a kind of access remain that nothing is known about?
 static bool is_hopeless(unsigned flags)
 {
@@ -662,11 +727,13 @@ const char *gv_opaque_after(gv_opaque *o, gv_opaque_case *at)
         else
             plan_fails(o, o->broken);
     }
+    if (!surprise && tensors && at->flags & GV_FUNCTION_TENSOR_REPLACE && !o->plan_failed[0])
+        look_again(o, at);
     if (o->plan_failed[0])
         return unresolved(o, at, o->plan_failed);
     if ((anything || at->flags & GV_FUNCTION_TENSOR_REPLACE) && o->device_heap)
         return unresolved(o, at, "a module allocates memory from the device, which cannot be searched");
-    if (tensors && !anything && !o->tensor_count && !o->vague.count)
+    if (tensors && !anything && !o->tensor_count && !o->vague.count && !(at->flags & GV_FUNCTION_TENSOR_REPLACE))
         return unresolved(o, at, "no tensor map of it was found");
     gv_status status = o->saved.count ? gv_compare_changed(o->compare, &changed, &error) : GV_OK;
     if (!status && tensors && !anything)

@@ -4,10 +4,16 @@
 #include "record/driver.h"
 #include "record/tensor_map.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // Addresses below are null pointers with an offset, counts and sizes; those above no GPU has.
 enum { LOWEST_ADDRESS = 0x10000, ADDRESS_BITS = 57 };
+
+// A map stands at a multiple of 64 bytes. But offsets are from where the parameters begin in their bank of constants,
+// which is no such multiple on every architecture: 0x210 on 9.0. It is one of 16 on all.
+enum { MAP_ALIGNMENT = 16 };
 
 // A tensor is followed over this many adjoining allocations. A mapped chunk is 2 MiB or more: this is 8 GiB and more.
 enum { MOST_ADJOINING = 4096 };
@@ -45,6 +51,7 @@ static bool live_memory(uint64_t address, uint64_t end, uint64_t *start, uint64_
 
 // Where a scan writes what it finds. Without a list it only answers whether there is anything.
 typedef struct scan {
+    FILE *dump; // NULL: none is wanted
     gv_parameters *all;
     bool found, memory_ran_out;
     uint64_t start, end; // the allocation found last: most words of a kernel lead to few
@@ -92,12 +99,30 @@ static bool take_map(scan *into, const unsigned char *bytes, uint64_t where)
     return !item.beyond;
 }
 
+// A parameter as text: tests are made of blocks that libraries handed over on a GPU.
+static void dump_bytes(FILE *file, const unsigned char *bytes, size_t size, uint64_t where)
+{
+    fprintf(file, "parameter %llu ", (unsigned long long)where);
+    for (size_t i = 0; i < size; i++)
+        fprintf(file, "%02x", bytes[i]);
+    fputc('\n', file);
+    for (size_t at = -where % 8; at + 8 <= size; at += 8) {
+        uint64_t word, start, end;
+        memcpy(&word, bytes + at, sizeof word);
+        if (allocation_of(word, &start, &end))
+            fprintf(file, "memory %#llx %#llx\n", (unsigned long long)start, (unsigned long long)end);
+    }
+}
+
 // `where` is the place of the first byte; words are looked for where that makes them aligned.
 static void take_bytes(scan *into, const unsigned char *bytes, size_t size, uint64_t where)
 {
+    if (into->dump)
+        dump_bytes(into->dump, bytes, size, where);
     size_t at = -where % 8;
     while (at + 8 <= size && !(into->found && !into->all)) {
-        bool map = (where + at) % 64 == 0 && at + GV_TENSOR_MAP_BYTES <= size && take_map(into, bytes + at, where + at);
+        bool map = (where + at) % MAP_ALIGNMENT == 0 && at + GV_TENSOR_MAP_BYTES <= size &&
+                   take_map(into, bytes + at, where + at);
         if (!map) {
             uint64_t word;
             memcpy(&word, bytes + at, sizeof word);
@@ -132,12 +157,24 @@ static void scan_parameters(scan *into, CUfunction function, const CUDA_KERNEL_N
             take_bytes(into, params->kernelParams[i], size, offset);
 }
 
+// The file that GRAVEL_DUMP_PARAMETERS names, with this kernel's name in it, or NULL.
+static FILE *open_dump(CUfunction function)
+{
+    const char *path = getenv("GRAVEL_DUMP_PARAMETERS"), *name = NULL;
+    FILE *file = path && *path ? fopen(path, "ae") : NULL;
+    if (file)
+        fprintf(file, "kernel %s\n", gv_cuda.cuFuncGetName(&name, function) == CUDA_SUCCESS && name ? name : "?");
+    return file;
+}
+
 gv_status gv_parameters_read(gv_parameters *all, CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params,
                              gv_error *error)
 {
-    scan into = {.all = all};
+    scan into = {.all = all, .dump = open_dump(function)};
     all->count = 0;
     scan_parameters(&into, function, params);
+    if (into.dump)
+        fclose(into.dump);
     return into.memory_ran_out ? gv_fail(error, GV_ERR_MEMORY, "memory for a list of its parameters ran out") : GV_OK;
 }
 

@@ -452,7 +452,7 @@ static gv_status read_maps(gv_reach *reach, region *r, gv_reached *reached, gv_e
     size_t kept = 0;
     for (size_t i = 0; i < r->map_count; i++) {
         uint64_t words[GV_TENSOR_MAP_WORDS];
-        gv_reached_map found;
+        gv_reached_map found = {.where = r->maps[i]};
         gv_status status = gv_compare_read(reach->compare, r->maps[i], words, sizeof words, error);
         if (status)
             return status;

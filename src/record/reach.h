@@ -46,6 +46,7 @@ void gv_reach_all_written(gv_reach *reach);
 // A tensor map that stands in memory, and where the live memory that its tensor begins in ends.
 typedef struct gv_reached_map {
     gv_tensor_map map;
+    uint64_t where; // its address
     uint64_t end;
 } gv_reached_map;
 

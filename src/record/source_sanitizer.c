@@ -731,6 +731,20 @@ static bool take_early(gv_node_ranges *ranges, unsigned flags)
     return enough;
 }
 
+// The words of a map that is not understood, for whoever reports it.
+static void show_unknown_map(void)
+{
+    const gv_logged_map *map = gv_drain_unknown(armed.drain);
+    char words[GV_TENSOR_MAP_WORDS * 17 + 1] = "";
+    for (int i = 0; map && i < GV_TENSOR_MAP_WORDS; i++)
+        snprintf(words + 17 * i, sizeof words - 17 * (size_t)i, " %016llx", (unsigned long long)map->words[i]);
+    if (map)
+        gv_note_once(GV_NOTE_INFO, "tensor map",
+                     "a kernel copies by a tensor map of a form that gravel does not know, so that only upper bounds "
+                     "of what it touches are recorded. Please report its words (docs/tensor-maps.md):%s",
+                     words);
+}
+
 static gv_status sanitizer_after(gv_node_ranges *ranges, gv_node_ranges *extents, gv_error *error)
 {
     recording = false;
@@ -743,8 +757,10 @@ static gv_status sanitizer_after(gv_node_ranges *ranges, gv_node_ranges *extents
         return gv_fail(error, GV_ERR_MEMORY, "memory for its access set ran out");
     if (status != GV_OK)
         return status;
-    if (flags & GV_TABLE_MAP_UNKNOWN)
+    if (flags & GV_TABLE_MAP_UNKNOWN) {
+        show_unknown_map();
         return gv_fail(error, GV_ERR_FORMAT, "it copies by a tensor map of a form that is not known");
+    }
     if (flags & GV_TABLE_MAPS_OVERFLOW)
         return gv_fail(error, GV_ERR_LIMIT, "it copies by more than %d im2col tensor maps", (int)GV_LOGGED_MAPS);
     if (!armed.seen || armed.set_failed)

@@ -59,8 +59,11 @@ class Tensor:
 
     def row(self, name):
         start = self.storage.data_ptr()
-        return {"name": name, "storage": [start, start + self.storage.numel() * self.storage.element_size()],
-                "reads": sorted(self.reads), "writes": sorted(self.writes)}
+        row = {"name": name, "storage": [start, start + self.storage.numel() * self.storage.element_size()],
+               "reads": sorted(self.reads), "writes": sorted(self.writes)}
+        if self.data.dtype == torch.int64:
+            row["low_halves"] = [[at, at + 4] for start, end in row["reads"] for at in range(start, end, 8)]
+        return row
 
 
 CASES = []

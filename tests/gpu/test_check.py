@@ -110,11 +110,12 @@ class Truth(unittest.TestCase):
         {"name": "a", "storage": [0xfc0, 0x10c0], "reads": [[0x1000, 0x1040]], "writes": []},
         {"name": "out", "storage": [0x2000, 0x2100], "reads": [], "writes": [[0x2010, 0x2020], [0x2020, 0x2030]]}]}
 
-    def rows(self, reads="0x1000 0x1040", writes="0x2010 0x2030", precision="exact", atomics=""):
-        def row(kind, text):
+    def rows(self, reads="0x1000 0x1040", writes="0x2010 0x2030", precision="exact", atomics="", bound=""):
+        def row(kind, text, precision):
             return {"access": kind, "precision": precision, "name": "kernel", "reason": "TMA",
                     "ranges": [pair.split() for pair in text.split(",")] if text else []}
-        return [row("reads", reads), row("writes", writes), row("atomics", atomics)]
+        return [row("reads", reads, precision), row("writes", writes, "exact"), row("atomics", atomics, "exact"),
+                row("writes", bound, "extent")]
 
     def complaint(self, **changes):
         return truth.compare(self.CASE, self.rows(**changes))[0]
@@ -124,6 +125,15 @@ class Truth(unittest.TestCase):
         self.assertIsNone(self.complaint(reads="0x1000 0x1020,0x1020 0x1040,0x500000 0x500010"))
         self.assertIsNone(self.complaint(writes="0x2010 0x2018", atomics="0x2018 0x2030"))
         self.assertIsNone(self.complaint(reads="0xfe0 0x1040", precision="extent"))
+        self.assertIsNone(self.complaint(bound="0x1000 0x1040,0x2010 0x2030"))
+
+    def test_half_of_an_index(self):
+        case = {"name": "gather", "tensors": [
+            {"name": "at", "storage": [0x1000, 0x1040], "reads": [[0x1010, 0x1020]], "writes": [],
+             "low_halves": [[0x1010, 0x1014], [0x1018, 0x101c]]}]}
+        for reads, good in (("0x1010 0x1020", True), ("0x1010 0x1014,0x1018 0x101c", True), ("0x1010 0x1014", False),
+                            ("0x1014 0x1018,0x101c 0x1020", False)):
+            self.assertEqual(truth.compare(case, self.rows(reads=reads, writes=""))[0] is None, good, reads)
 
     def test_each_wrong_thing_is_seen(self):
         for name, changes in {
@@ -132,7 +142,7 @@ class Truth(unittest.TestCase):
             "an extent too small": {"reads": "0x1000 0x103f", "precision": "extent"},
             "a byte too little written": {"writes": "0x2011 0x2030"},
             "a byte too much written": {"writes": "0x2010 0x2031"},
-            "more written than known for sure": {"writes": "0x2010 0x2031", "precision": "extent"},
+            "written by an upper bound alone": {"writes": "", "bound": "0x2010 0x2030"},
             "input written": {"writes": "0x2010 0x2030,0x1000 0x1001"},
             "input changed atomically": {"atomics": "0x1000 0x1004"},
             "output's surroundings read": {"reads": "0x1000 0x1040,0x2000 0x2004"},

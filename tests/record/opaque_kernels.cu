@@ -75,6 +75,22 @@ GRAVEL_KERNEL(tensor_fill_through, (const tensor *, map), (unsigned, columns), (
         row_of(map, row)[column] = (unsigned char)value;
 }
 
+// The first thread makes the map in memory and goes by it, as kernels for tensors do whose shape they compute themselves.
+GRAVEL_KERNEL(tensor_fill_by_own, (tensor, to), (volatile uint64_t *, slot), (unsigned, columns), (unsigned, rows),
+              (int, value))
+{
+    EACH(row, column, columns);
+    uint64_t made = 0;
+    if (row == 0 && column == 0) {
+        for (int i = 0; i < 16; i++)
+            slot[i] = to.words[i];
+        for (int i = 0; i < 16; i++)
+            made |= slot[i] ^ to.words[i];
+    }
+    if (row < rows && !made)
+        row_of(&to, row)[column] = (unsigned char)value;
+}
+
 // to[i] = sum of what the i-th bytes of all inputs are, which an array of pointers leads to
 GRAVEL_KERNEL(sum_all, (const unsigned char *const *, inputs), (int, input_count), (unsigned char *, to), (int, count))
 {

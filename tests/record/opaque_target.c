@@ -196,6 +196,19 @@ static void map_in_memory(void)
     LAUNCH(streams[0], "tensor_fill_through", COLUMNS * ROWS, &at, &columns, &rows, &value);
 }
 
+// The kernel writes a map into memory itself; an older one of the same tensor stands beside it.
+static void own_map(void)
+{
+    int value = 7;
+    CUdeviceptr maps;
+    tensor map = tensor_number(2);
+    CHECK(cuMemAlloc(&maps, 4096));
+    CHECK(cuMemsetD8(maps, 0, 4096));
+    CHECK(cuMemsetD8(pool + 2 * TENSOR, (unsigned char)value, TENSOR)); // so that no byte changes
+    CHECK(cuMemcpyHtoD(maps + 1024, &map, sizeof map));
+    LAUNCH(streams[0], "tensor_fill_by_own", COLUMNS * ROWS, &map, &maps, &columns, &rows, &value);
+}
+
 // A map whose sizes reach far beyond its memory.
 static void endless(void)
 {
@@ -358,6 +371,7 @@ static const struct {
     {"reads-between", reads_between},
     {"updates", updates},
     {"map-in-memory", map_in_memory},
+    {"own-map", own_map},
     {"endless", endless},
     {"pointers", pointers},
     {"variable", variable},

@@ -166,6 +166,14 @@ class Known(Opaque):
         self.assertEqual(len(reached), 32 * TENSOR + 4096 + VARIABLE)
         self.assertTrue(run.tensor(31) <= reached)
 
+    def test_a_map_that_the_kernel_makes_itself(self):
+        run = self.run_of("own-map", "tensor_fill_by_own:stores+replaces")
+        self.assert_clean(run)
+        # It runs again, though it reads the map that it has written, and all that it stores is seen.
+        self.assertTrue(run.tensor(2) <= run.bytes(0, "writes", precision="exact", source="compared"))
+        # Such a map may have held something else before: what it led to is anybody's guess.
+        self.assertTrue(run.tensor(31) <= run.bytes(0, "writes", precision="extent", source="reached"))
+
     def test_a_map_of_more_than_its_memory(self):
         run = self.run_of("endless", "tensor_fill:stores")
         self.assert_clean(run)
