@@ -158,6 +158,14 @@ GRAVEL_KERNEL(store_rows, (const int *, in), (const int *, slots), (int *, cache
         cache[slots[i / width] * width + i % width] = in[i];
 }
 
+// Each thread takes the next place of a queue, in the order in which they come, and leaves its number there.
+GRAVEL_KERNEL(take_places, (int *, taken), (int *, queue), (int, first), (int, count))
+{
+    int i = (int)gravel_thread_index();
+    if (i < count)
+        queue[atomicAdd(taken, 1)] = first + i;
+}
+
 // How many tokens the rows have together. One thread.
 GRAVEL_KERNEL(count_tokens, (const int *, lengths), (int *, total), (int, rows))
 {

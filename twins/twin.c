@@ -78,6 +78,7 @@ void twin_open(twin *t, int argc, char **argv)
         {&t->share_rows, "share_rows"},
         {&t->find_largest, "find_largest"},
         {&t->scale_rows, "scale_rows"},
+        {&t->take_places, "take_places"},
         {&t->make_triggering, "make_triggering"},
         {&t->use_after_wait, "use_after_wait"},
         {&t->use_without_wait, "use_without_wait"},

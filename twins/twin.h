@@ -25,7 +25,7 @@ typedef struct twin {
     CUstream main, side, third; // non-blocking
     CUfunction make_left, make_right, make_next, use_left, use_right, use_next, hold, update_in_place, fill_low,
         fill_high, count_left, count_right, store_right, mix;
-    CUfunction store_rows, count_tokens, share_rows, find_largest, scale_rows;
+    CUfunction store_rows, count_tokens, share_rows, find_largest, scale_rows, take_places;
     CUfunction make_triggering, use_after_wait, use_without_wait, prefetch, wait_and_trigger, trigger_and_wait, no_wait;
 } twin;
 
