@@ -17,7 +17,8 @@ import tempfile
 import time
 
 import truth
-from expectations import BENCH_BARS, CANARY_HASH_BAR, DIFFERENTIAL, DIFFERENTIAL_EVERY, PADDED, PROGRAMS
+from expectations import (BENCH_BARS, CANARY_HASH_BAR, DIFFERENTIAL, DIFFERENTIAL_EVERY, PADDED, PROGRAMS,
+                          SPECIMEN)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # A machine with a GPU is lent for ten minutes at a time: what is not done by then is reported as not run.
@@ -432,7 +433,31 @@ def run_fix(session, name, command, most_ratio=None):
                 None if verified.was_not_started() else verified.code == 0)
 
 
+def run_other_fixes(session):
+    """Correct programs with a fix without edges, and with one whose edge changes nothing: the results stay."""
+    make_fix = os.path.join(session.build, "tests", "make_fix")
+    for model in ("llama", "moe", "hybrid"):
+        name = "unneeded fix of torch_decode %s" % model
+        if not session.wants(name):
+            continue
+        if not os.path.exists(make_fix):
+            session.row(name, "tests/make_fix in the build", "not there", None)
+            continue
+        trace, fix = (os.path.join(session.folder, model + end) for end in (".gravel", ".json"))
+        command = [sys.executable, os.path.join(HERE, "torch_decode.py"), model]
+        session.run([session.gravel, "run", "-o", trace, "--arm", "none", "--"] + command)
+        for kind, edge in (("empty", []), ("needless", ["1", "0", "9"])):
+            made = session.run([make_fix, trace, fix] + edge)
+            fixed = session.run([session.gravel, "run", "-o", trace + ".fixed", "--fix", fix, "--"] + command)
+            check_wrong(session, "%s, %s" % (name, kind), fixed, (0, 0))
+            if edge:
+                used = made.code == 0 and "ran with its edges" in fixed.errors
+                session.row(name + ", the edge is in use", "said", "said" if used else made.brief() + "; " + fixed.brief(),
+                            None if fixed.was_not_started() else used)
+
+
 def run_fixes(session):
+    run_other_fixes(session)
     run_fix(session, "fix of race", [os.path.join(session.build, "gpu", "race_static"), "buggy"])
     run_fix(session, "fix of torch_race", [sys.executable, os.path.join(HERE, "torch_race.py"), "buggy"])
     run_fix(session, "fix of torch_fix", [sys.executable, os.path.join(HERE, "torch_fix.py")], most_ratio=0.8)
@@ -637,6 +662,23 @@ def run_canary(session):
         session.row(name, expected, wrong or expected, not wrong)
 
 
+# ---- The specimen -----------------------------------------------------------------------------------------------
+
+def run_specimen(session):
+    """The specimen's own checks (tests/specimen), on this GPU."""
+    for what, expected, command, limit in SPECIMEN:
+        name = "specimen: " + what
+        if not session.wants(name):
+            continue
+        script = os.path.join(HERE, "..", "specimen", command[0])
+        outcome = session.run([sys.executable, "-B", script, session.build] + command[1:] + ["--gpu"], limit=limit)
+        session.write("specimen-%s.txt" % command[0].replace(".py", ""), outcome.output + outcome.errors)
+        lines = [line.strip() for line in (outcome.output + outcome.errors).splitlines() if line.strip()]
+        seen = "; ".join(lines[-4:] if outcome.code == 0 else [line for line in lines if "WRONG" in line][:4] or lines[-4:])
+        session.row(name, expected, seen[:400] if outcome.code is not None else outcome.brief(),
+                    None if outcome.was_not_started() else outcome.code == 0)
+
+
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
@@ -662,6 +704,7 @@ def main():
         run_differential(session)
         run_canary(session)
         run_padded(session)
+        run_specimen(session)
     finally:
         shutil.rmtree(session.folder, ignore_errors=True)
     print("\n" + session.table())

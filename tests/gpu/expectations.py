@@ -205,3 +205,12 @@ PADDED = [
     {"name": "torch_padded, probe", "arguments": ["torch_padded.py", "clean"], "options": ["--probe", "--poison"],
      "ids": [], "repeated": 1},
 ]
+
+# The specimen's own checks: what they show, what must come out, the script with its arguments, and seconds at most.
+SPECIMEN = [
+    ("fingerprint", "wrong with bf16 keys, overlap and a batch, and in no other of 16 cells", ["fingerprint.py"], 200),
+    ("races and decoys", "each configuration's pairs, and no others", ["check.py"], 200),
+    ("differential", "the incident differs at a race; 10,000 repaired steps do not", ["differential.py", "10000"], 300),
+    ("canary", "writers named; 10,000 steps with transfers silent", ["canary.py", "--steps", "10000"], 300),
+    ("fix", "0 wrong with the fix, wrong again without, no slower than overlap off", ["fix_live.py"], 300),
+]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs gravel-specimen under `gravel run --canary` on the software driver: which faults write pages that no step declared,
+"""Runs gravel-specimen under `gravel run --canary` on the software driver or with --gpu: which faults write pages that no step declared,
 who is named, and that nothing is said where nothing is wrong, with transfers going on.
 
-    canary.py BUILD [--steps N]
+    canary.py BUILD [--steps N] [--gpu]
 
 With --steps the runs without a fault go on for that many hashed steps all in all (`make specimen-canary`: 10,000) instead
 of a few. Exits 1 when something differs.
@@ -14,8 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-# However busy the machine is.
-ENVIRONMENT = dict(os.environ, GRAVEL_STALL_SECONDS="2000", GRAVEL_SEARCH_SECONDS="200")
+from device import OPTIONS, environment
 
 # Options of runs of which nothing may be said. Few pages: each belongs to many requests.
 CLEAN = (["--repair", "--split", "--pages", "12"],
@@ -36,13 +35,13 @@ class Run:
         gravel = os.path.join(build, "gravel")
         with tempfile.TemporaryDirectory() as folder:
             trace = os.path.join(folder, "t.gravel")
-            self.execute([gravel, "run", "--soft", canary, "-o", trace, "--", os.path.join(build, "gravel-specimen"),
+            self.execute([gravel, "run", *OPTIONS, canary, "-o", trace, "--", os.path.join(build, "gravel-specimen"),
                           "run", "--sessions", str(sessions), "--rounds", str(rounds), "--batch", str(batch), *options])
             self.report = json.loads(self.execute([gravel, "check", "--json", trace], (0, 1)))
             self.rows = json.loads(self.execute([gravel, "show", trace, "canary", "--json"]))["rows"]
 
     def execute(self, command, codes=(0,)):
-        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True)
         if done.returncode not in codes:
             raise Failure("%s\nexit code %d:\n%s%s" % (" ".join(command), done.returncode, done.stdout, done.stderr))
         return done.stdout

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Records gravel-specimen in the configurations of expect.txt with `gravel run --soft`, checks the traces, and compares
-what is reported with what must be.
+"""Records gravel-specimen in the configurations of expect.txt with `gravel run`, checks the traces, and compares what
+is reported with what must be.
 
-    check.py BUILD [WORD...]
+    check.py BUILD [WORD...] [--gpu]
 
 With WORDs only the configurations whose options contain one of them. Exits 1 when one of them differs.
 """
@@ -13,10 +13,10 @@ import subprocess
 import sys
 import tempfile
 
+from device import OPTIONS, environment
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 SESSIONS = ["--sessions", "3", "--rounds", "1"]
-# However busy the machine is.
-ENVIRONMENT = dict(os.environ, GRAVEL_STALL_SECONDS="200", GRAVEL_SEARCH_SECONDS="200")
 
 
 def configurations(path):
@@ -49,9 +49,9 @@ def look(build, options, folder, number):
     gravel, trace = os.path.join(build, "gravel"), os.path.join(folder, "%d.gravel" % number)
     if "--batch" not in options:
         options = options + ["--batch", "3"]
-    command = [gravel, "run", "--soft", "-o", trace, "--", os.path.join(build, "gravel-specimen"), "run", *SESSIONS,
+    command = [gravel, "run", *OPTIONS, "-o", trace, "--", os.path.join(build, "gravel-specimen"), "run", *SESSIONS,
                *options]
-    done = subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         return "%s\nexit code %d:\n%s" % (" ".join(command), done.returncode, done.stdout)
     done = subprocess.run([gravel, "check", "--json", trace], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -2,7 +2,7 @@
 """gravel-specimen under `gravel run --diff`: with the incident, launches differ from serial replays at a node that a race
 names; repaired, no launch does.
 
-    differential.py BUILD [STEPS]
+    differential.py BUILD [STEPS] [--gpu]
 
 STEPS: how many decode steps of the repaired engine are compared, at least; a few without it.
 """
@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 
+from device import OPTIONS, environment
+
 SCHEDULE = "seed:8"
 STEPS_A_SESSION = 4  # at least, with three sessions at a time
 
@@ -21,11 +23,9 @@ def record(build, folder, *options):
     """What the engine printed, what check reports, and the table of compared launches."""
     gravel, trace = os.path.join(build, "gravel"), os.path.join(folder, "t.gravel")
     # The first launch of each graph is armed, so that differing bytes are laid to nodes by what these have written.
-    command = [gravel, "run", "--soft", "--arm", "first", "--diff=every=1", "-o", trace, "--",
+    command = [gravel, "run", *OPTIONS, "--arm", "first", "--diff=every=1", "-o", trace, "--",
                os.path.join(build, "gravel-specimen"), "run", "--rounds", "1", "--batch", "3", *options]
-    # However slow the machine is, no launch counts as one that hangs.
-    environment = dict(os.environ, GRAVEL_SOFT_SCHEDULE=SCHEDULE, GRAVEL_STALL_SECONDS="900", GRAVEL_SEARCH_SECONDS="900")
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE,
+    done = subprocess.run(command, env=environment(schedule=SCHEDULE), stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         sys.exit("%s\nexit code %d:\n%s" % (" ".join(command), done.returncode, done.stdout))

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The fingerprint of the incident: wrong sessions of gravel-specimen in every combination of key format, graph or eager,
-overlap on or off, and batch of one or many, on the software driver with a seeded schedule.
+overlap on or off, and batch of one or many, on the software driver with a seeded schedule or with
+--gpu on a GPU.
 
-    fingerprint.py BUILD [--sessions 60] [--rounds 4] [--batch 8] [--schedule seed:1] [--expect FILE] [--compiler VERSION]
+    fingerprint.py BUILD [--gpu] [--sessions 60] [--rounds 4] [--batch 8] [--schedule seed:1] [--expect FILE] [--compiler VERSION]
 
 Prints the table. Exits 1 when a combination is wrong that should be right, or right that should be wrong, or when the
 counts are not those of FILE. The counts depend on what the compiler made of the kernels: they are compared only if
@@ -16,6 +17,8 @@ import re
 import subprocess
 import sys
 
+from device import GPU, environment
+
 KEYS, MODES, OVERLAPS = ("bf16", "fp8"), ("graph", "eager"), ("on", "off")
 
 
@@ -24,8 +27,7 @@ def run(build, cell, options):
     keys, mode, overlap, batch = cell
     command = [os.path.join(build, "gravel-specimen"), "run", "--keys", keys, "--" + mode, "--overlap", overlap,
                "--batch", str(batch), "--sessions", str(options.sessions), "--rounds", str(options.rounds)]
-    environment = dict(os.environ, LD_LIBRARY_PATH=os.path.join(build, "soft"), GRAVEL_SOFT_SCHEDULE=options.schedule)
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(command, env=environment(build, options.schedule), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     found = re.search(r"wrong sessions (\d+) of (\d+)", done.stdout)
     if done.returncode or not found or int(found.group(2)) != options.sessions:
         sys.exit("%s\nexit code %d:\n%s" % (" ".join(command), done.returncode, done.stdout))
@@ -54,7 +56,7 @@ def main():
     parser.add_argument("--schedule", default="seed:1")
     parser.add_argument("--expect")
     parser.add_argument("--compiler")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--jobs", type=int, default=1 if GPU else os.cpu_count() or 1)
     options = parser.parse_args()
 
     cells = list(itertools.product(KEYS, MODES, OVERLAPS, (1, options.batch)))
@@ -62,7 +64,7 @@ def main():
         counts = dict(zip(cells, pool.map(lambda cell: run(options.build, cell, options), cells)))
 
     print("Wrong sessions of %d, %d round%s each (%s):\n" %
-          (options.sessions, options.rounds, "s" if options.rounds > 1 else "", options.schedule))
+          (options.sessions, options.rounds, "s" if options.rounds > 1 else "", "on a GPU" if GPU else options.schedule))
     print("    keys  overlap  batch   graph          eager")
     for keys, overlap, batch in itertools.product(KEYS, OVERLAPS, (1, options.batch)):
         both = ["%3d (%4.1f %%)" % (n, 100 * n / options.sessions)
