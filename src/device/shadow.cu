@@ -241,8 +241,8 @@ SELDOM void copy_group(const gv_shadow_job *job, uint32_t group, uint32_t lane)
         store_unit(&at, at.copy, number * GV_SHADOW_UNIT, load_unit(&at, at.address, number * GV_SHADOW_UNIT));
 }
 
-// Brings the copy up to date, as `mode` (enum gv_shadow_mode) says.
-GRAVEL_KERNEL(gravel_shadow_take, (const gv_shadow_job *, job), (uint32_t, mode))
+// Brings the copy up to date, as `flags` (enum gv_shadow_flag) say.
+GRAVEL_KERNEL(gravel_shadow_take, (const gv_shadow_job *, job), (uint32_t, flags))
 {
     uint32_t lane = gravel_thread_index() % LANES, may_hold;
     bounds b = bounds_of(job);
@@ -250,14 +250,14 @@ GRAVEL_KERNEL(gravel_shadow_take, (const gv_shadow_job *, job), (uint32_t, mode)
     {
         place at = place_of(job, group);
         uint64_t hash = read_group(job, group, &at, lane, b, &may_hold);
-        if (mode == GV_SHADOW_SEARCH && at.searched) {
+        if (flags & GV_SHADOW_SEARCH && at.searched) {
 #ifdef __CUDACC__
             may_hold = __any_sync(0xffffffffu, may_hold);
 #endif
             if (may_hold)
                 search_group(job, group, lane);
         }
-        if (mode != GV_SHADOW_TAKE_ALL && hash == job->hashes[group])
+        if (!(flags & GV_SHADOW_TAKE_ALL) && hash == job->hashes[group])
             continue;
         copy_group(job, group, lane);
 #ifdef __CUDACC__

@@ -16,9 +16,9 @@ enum {
 };
 
 // How gravel_shadow_take goes about it.
-enum gv_shadow_mode {
-    GV_SHADOW_TAKE_ALL = 1, // the copy holds nothing so far
-    GV_SHADOW_SEARCH = 2    // addresses are looked for
+enum gv_shadow_flag {
+    GV_SHADOW_TAKE_ALL = 1u << 0, // the copy holds nothing so far
+    GV_SHADOW_SEARCH = 1u << 1    // addresses are looked for
 };
 
 typedef struct gv_shadow_piece {

@@ -22,6 +22,10 @@ bool gv_check_launch(gv_graph_launch launch, gv_exec *exec, CUstream stream, boo
 // Writes down that a launch was not compared, and why.
 void gv_check_refused(gv_exec *exec, uint64_t sequence, const char *why);
 
+// What is known of an executable graph's memory (gv_exec.plan). NULL is allowed.
+typedef struct gv_check_plan gv_check_plan;
+void gv_check_plan_free(gv_check_plan *plan);
+
 // An allocation of the program has failed: frees the device memory that is kept for the next checked launch. True:
 // there was some, and the call may be made again.
 bool gv_check_give_back(void);

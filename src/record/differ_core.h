@@ -3,7 +3,7 @@
 #ifndef GV_RECORD_DIFFER_CORE_H
 #define GV_RECORD_DIFFER_CORE_H
 
-#include "record/arm.h"
+#include "record/differ.h"
 #include "record/extent.h"
 #include "record/image.h"
 #include "record/replay.h"
@@ -24,12 +24,15 @@ enum gv_check_phase {
     GV_CHECK_PHASES
 };
 
-// What is known of the memory of an executable graph, from one checked launch to the next.
-typedef struct gv_check_plan {
-    uint64_t exec, version; // it is for this one, in this state (gv_exec)
-    gv_reach *reach;        // live memory, as it was listed
+// What is known of the memory of an executable graph, from one of its checked launches to the next. It belongs to the
+// gv_exec.
+struct gv_check_plan {
+    uint64_t id;
+    uint64_t version; // of the exec that it is for
+    CUcontext context;
+    gv_reach *reach; // live memory, as it was listed
     gv_extent extent;
-} gv_check_plan;
+};
 
 typedef struct gv_check {
     // The launch.
@@ -37,16 +40,17 @@ typedef struct gv_check {
     gv_exec *exec;
     gv_hold hold;
     gv_compare *compare;
-    gv_check_plan *plan;
-    uint64_t order;  // of the serial replays (gv_serial_order)
-    uint64_t inputs; // hash of the memory that others can change and the graph reads
+    gv_check_plan *plan; // the exec's
+    uint64_t order;      // of the serial replays (gv_serial_order)
+    uint64_t inputs;     // hash of the memory that others can change and the graph reads
 
     // What is kept. `touched` is all that the graph or a serial replay has changed so far, by groups of 4 KiB; outside
     // of it memory is as it was before the launch.
-    gv_shadow *shadow;    // the copy of what it may write, if that is in device memory; NULL: `before` has its own
-    bool shadowed;        // `before` and `graph` lie in the shadow
-    bool rewound;         // memory is as it was before the launch
-    gv_image_room room;   // for further copies: see gv_check_room
+    gv_shadow *shadow;  // the copy of what it may write, if that is in device memory; NULL: `before` has its own
+    uint64_t laid_out;  // id of the plan that it is laid out for; 0: none
+    bool shadowed;      // `before` and `graph` lie in the shadow
+    bool rewound;       // memory is as it was before the launch
+    gv_image_room room; // for further copies: see gv_check_room
     bool room_known;
     gv_image *before;     // all that it may write, as it was before the launch
     gv_image *graph;      // what the graph left in `changed`

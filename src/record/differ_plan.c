@@ -26,7 +26,7 @@ typedef struct kept {
     unsigned long long id;
     CUdevice device;
     gv_shadow *shadow;
-    gv_check_plan *plan; // what the shadow was laid out for; may be NULL
+    uint64_t laid_out; // id of the plan that it is laid out for; 0: none
 } kept;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -34,15 +34,6 @@ static kept *idle;
 static size_t idle_count, idle_capacity;
 static atomic_ullong idle_bytes; // device memory of all of them
 static atomic_int in_use;        // shadows that a checked launch has
-
-static void free_plan(gv_check_plan *plan)
-{
-    if (!plan)
-        return;
-    gv_reach_close(plan->reach);
-    gv_extent_free(&plan->extent);
-    gv_free(plan);
-}
 
 // Is the context still the one that this was made in?
 static bool is_there(const kept *k)
@@ -65,26 +56,23 @@ static void take_kept(gv_check *check)
     pthread_mutex_unlock(&lock);
     if (found.shadow && !is_there(&found)) {
         gv_shadow_forget(found.shadow);
-        free_plan(found.plan);
         atomic_fetch_sub(&in_use, 1);
         return;
     }
     check->shadow = found.shadow;
-    check->plan = found.plan;
+    check->laid_out = found.laid_out;
 }
 
 static void keep(gv_check *check)
 {
-    kept k = {.context = check->hold.context, .shadow = check->shadow, .plan = check->plan};
+    kept k = {.context = check->hold.context, .shadow = check->shadow, .laid_out = check->laid_out};
     bool enough =
         gv_cuda.cuCtxGetId(k.context, &k.id) == CUDA_SUCCESS && gv_cuda.cuCtxGetDevice(&k.device) == CUDA_SUCCESS;
     // Nothing is checked a second time.
     if (gv_state.options.diff != GV_DIFF_EVERY)
         gv_shadow_trim(k.shadow);
-    if (!gv_shadow_bytes(k.shadow)) {
-        free_plan(k.plan);
-        k.plan = NULL;
-    }
+    if (!gv_shadow_bytes(k.shadow))
+        k.laid_out = 0;
     pthread_mutex_lock(&lock);
     enough = enough && GV_GROW(idle, idle_capacity, idle_count + 1);
     if (enough) {
@@ -93,10 +81,8 @@ static void keep(gv_check *check)
     }
     atomic_fetch_sub(&in_use, 1);
     pthread_mutex_unlock(&lock);
-    if (!enough) {
+    if (!enough)
         gv_shadow_close(k.shadow);
-        free_plan(k.plan);
-    }
 }
 
 bool gv_check_give_back(void)
@@ -120,8 +106,7 @@ bool gv_check_give_back(void)
             continue;
         gv_shadow_trim(k->shadow);
         gv_cuda.cuCtxPopCurrent(&popped);
-        free_plan(k->plan);
-        k->plan = NULL;
+        k->laid_out = 0;
         atomic_fetch_sub(&idle_bytes, bytes);
         any = true;
     }
@@ -189,28 +174,47 @@ static gv_status list_memory(gv_check *check, gv_reach **reach, bool *heap, gv_e
     return status;
 }
 
-static bool holds_for(const gv_check_plan *plan, const gv_exec *exec, const gv_reach *now)
+void gv_check_plan_free(gv_check_plan *plan)
 {
-    return plan && plan->exec == exec->id && plan->version == exec->version && gv_reach_lists_same(plan->reach, now);
+    if (!plan)
+        return;
+    gv_reach_close(plan->reach);
+    gv_extent_free(&plan->extent);
+    gv_free(plan);
 }
 
 // Finds out what the launch may write, in place of what was known. Takes `reach` over.
 static gv_status plan_anew(gv_check *check, gv_reach *reach, bool *forever, gv_error *error)
 {
-    free_plan(check->plan);
-    check->plan = gv_calloc(1, sizeof *check->plan);
+    static uint64_t plans; // one thread at a time checks
+    gv_exec *exec = check->exec;
+    gv_check_plan_free(exec->plan);
+    check->plan = exec->plan = gv_calloc(1, sizeof *exec->plan);
     if (!check->plan) {
         gv_reach_close(reach);
         return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
     }
-    *check->plan = (gv_check_plan){.exec = check->exec->id, .version = check->exec->version, .reach = reach};
+    *check->plan =
+        (gv_check_plan){.id = ++plans, .version = exec->version, .context = check->hold.context, .reach = reach};
     gv_extent *extent = &check->plan->extent;
     gv_status status = gv_extent_of(reach, check->exec->snapshot, extent, error);
     if (!status && extent->refusal[0]) {
         *forever = true;
         status = gv_fail(error, GV_ERR_USAGE, "%s", extent->refusal);
     }
+    if (status) {
+        gv_check_plan_free(exec->plan);
+        check->plan = exec->plan = NULL;
+    }
     return status;
+}
+
+// Does what is known hold, as far as the host can tell?
+static bool holds(const gv_check *check, const gv_reach *now)
+{
+    const gv_check_plan *plan = check->exec->plan;
+    return plan && plan->version == check->exec->version && plan->context == check->hold.context &&
+           gv_reach_lists_same(plan->reach, now);
 }
 
 // ---- Copies ------------------------------------------------------------------------------------------------------
@@ -235,6 +239,10 @@ static gv_status lay_out(gv_check *check, bool *fits, gv_error *error)
     uint8_t *marked = NULL;
     size_t count = 0;
     gv_status status = GV_OK;
+    *fits = true;
+    if (check->laid_out == check->plan->id)
+        return GV_OK;
+    check->laid_out = 0;
     if (!check->shadow) {
         gv_source_loading_own(true);
         status = gv_shadow_open(gv_state.soft, &check->shadow, error);
@@ -258,6 +266,8 @@ static gv_status lay_out(gv_check *check, bool *fits, gv_error *error)
         gv_free(marked);
     }
     check->room_known = false;
+    if (!status)
+        check->laid_out = check->plan->id;
     // There may be room for it in host memory.
     *fits = status != GV_ERR_MEMORY;
     return *fits ? status : GV_OK;
@@ -275,30 +285,35 @@ static bool leads_out(const gv_shadow_news *news)
     return out;
 }
 
-// Brings the shadow up to date. *holds: the plan holds; asked for with `search`.
-static gv_status take(gv_check *check, bool search, void (*meanwhile)(gv_check *check), bool *holds, gv_error *error)
+// Copies the memory into the shadow, or brings that up to date. With `search` the addresses in it are looked at; *done
+// is false if they lead out of the plan, or if there is no room in device memory.
+static gv_status save_in_shadow(gv_check *check, bool search, void (*meanwhile)(gv_check *check), bool *done,
+                                gv_error *error)
 {
     gv_shadow_news news;
-    gv_status status = gv_shadow_take(check->shadow, search, check->hold.stream, error);
+    gv_status status = lay_out(check, done, error);
+    if (status || !*done)
+        return status;
+    status = gv_shadow_take(check->shadow, search, check->hold.stream, error);
     if (!status)
         meanwhile(check);
     if (!status)
         status = gv_shadow_taken(check->shadow, &news, check->hold.stream, error);
-    *holds = !status && (!search || !leads_out(&news));
-    if (*holds) {
+    *done = !status && (!search || !leads_out(&news));
+    if (*done) {
         check->shadowed = true;
         status = gv_shadow_before(check->shadow, &check->before, error);
     }
     return status;
 }
 
-static gv_status save_anew(gv_check *check, void (*meanwhile)(gv_check *check), gv_error *error)
+static gv_status save(gv_check *check, void (*meanwhile)(gv_check *check), gv_error *error)
 {
-    bool fits = false, holds = false;
+    bool done = false;
+    gv_status status = save_in_shadow(check, false, meanwhile, &done, error);
+    if (status || done)
+        return status;
     const gv_range_set *writable = &check->plan->extent.writable;
-    gv_status status = lay_out(check, &fits, error);
-    if (status || fits)
-        return status ? status : take(check, false, meanwhile, &holds, error);
     status = gv_image_save(check->compare, writable, gv_check_room(check), &check->before, error);
     if (!status)
         meanwhile(check);
@@ -310,7 +325,7 @@ bool gv_check_prepare(gv_check *check, void (*meanwhile)(gv_check *check), bool 
 {
     gv_error error = {0};
     gv_reach *reach = NULL;
-    bool heap = false, holds = false;
+    bool heap = false, saved = false;
     gv_check_enter(check, GV_CHECK_PLAN);
     take_kept(check);
     check->compare = gv_opaque_take_compare(check->hold.context, check->hold.stream, &error);
@@ -321,18 +336,19 @@ bool gv_check_prepare(gv_check *check, void (*meanwhile)(gv_check *check), bool 
     }
     if (!status)
         status = list_ignored(check, &error);
-    if (!status && holds_for(check->plan, check->exec, reach)) {
+    if (!status && holds(check, reach)) {
+        check->plan = check->exec->plan;
         gv_check_enter(check, GV_CHECK_SAVE);
-        status = take(check, true, meanwhile, &holds, &error);
+        status = save_in_shadow(check, true, meanwhile, &saved, &error);
         gv_check_enter(check, GV_CHECK_PLAN);
     }
-    if (status || holds)
+    if (status || saved)
         gv_reach_close(reach);
     else
         status = plan_anew(check, reach, forever, &error);
     gv_check_enter(check, GV_CHECK_SAVE);
-    if (!status && !holds)
-        status = save_anew(check, meanwhile, &error);
+    if (!status && !saved)
+        status = save(check, meanwhile, &error);
     if (status) {
         gv_check_fails(check, "%s", error.text);
         return false;
@@ -383,11 +399,6 @@ void gv_check_release(gv_check *check)
     gv_range_set_free(&check->different);
     gv_range_set_free(&check->unstable);
     gv_range_set_free(&check->ignored);
-    // A plan that nothing was laid out for is of no use.
-    if (!check->shadowed) {
-        free_plan(check->plan);
-        check->plan = NULL;
-    }
     // After an error of the program's work the context is lost, and what is kept in it.
     bool lost = check->result != CUDA_SUCCESS;
     if (check->compare && !lost)
@@ -398,7 +409,6 @@ void gv_check_release(gv_check *check)
         keep(check);
     } else if (check->shadow) {
         gv_shadow_forget(check->shadow);
-        free_plan(check->plan);
         atomic_fetch_sub(&in_use, 1);
     }
 }

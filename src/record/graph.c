@@ -1,6 +1,7 @@
 #include "record/graph.h"
 
 #include "base/memory.h"
+#include "record/differ.h"
 #include "record/fix.h"
 #include "record/handle_map.h"
 #include "record/ids.h"
@@ -529,6 +530,7 @@ void gv_exec_destroyed(gv_exec *exec)
     gv_operation(&operation);
     forget_known(exec);
     gv_linear_free(exec->linear);
+    gv_check_plan_free(exec->plan);
     gv_snapshot_free(exec->snapshot);
     gv_fixed_free(exec->fixed);
     gv_free(row->templates);

@@ -71,15 +71,16 @@ typedef struct gv_exec {
     bool refused;      // its refusal has been written
 
     // Of the differential (src/record/differ.h).
-    bool check_owed;          // its next launch that is not armed is to be checked
-    struct gv_known *known;   // what each node wrote in its last armed launch; NULL: not known
-    bool check_refused;       // none of its launches will be, and that was written
-    uint64_t checks;          // launches that were compared
-    unsigned check_attempts;  // how often checking it has had to wait in vain
-    unsigned values_written;  // difference records that have values
-    struct gv_linear *linear; // its nodes one behind the other, for serial replays; NULL: not made
-    bool ends_alone;          // its nodes came to their ends one by one, in the orders that were tried
-    bool linear_refused;      // a graph of them cannot be made, or does not come to its end
+    bool check_owed;            // its next launch that is not armed is to be checked
+    struct gv_known *known;     // what each node wrote in its last armed launch; NULL: not known
+    bool check_refused;         // none of its launches will be, and that was written
+    uint64_t checks;            // launches that were compared
+    unsigned check_attempts;    // how often checking it has had to wait in vain
+    unsigned values_written;    // difference records that have values
+    struct gv_check_plan *plan; // what it may write, as found at its last checked launch; NULL: not known
+    struct gv_linear *linear;   // its nodes one behind the other, for serial replays; NULL: not made
+    bool ends_alone;            // its nodes came to their ends one by one, in the orders that were tried
+    bool linear_refused;        // a graph of them cannot be made, or does not come to its end
 
     // Of padding checks and poison (src/record/perturb.h).
     uint64_t padded_launches;         // launches with padded rows

@@ -328,12 +328,8 @@ gv_status gv_shadow_lay_out(gv_shadow *s, const gv_range_set *ranges, const gv_s
 
 gv_status gv_shadow_take(gv_shadow *s, bool search, CUstream stream, gv_error *error)
 {
-    // A copy that holds nothing yet is one of memory that has just been searched.
-    CUresult result = enqueue(s, s->take, s->groups,
-                              s->empty ? GV_SHADOW_TAKE_ALL
-                              : search ? GV_SHADOW_SEARCH
-                                       : 0,
-                              stream);
+    uint32_t flags = (s->empty ? GV_SHADOW_TAKE_ALL : 0) | (search ? GV_SHADOW_SEARCH : 0);
+    CUresult result = enqueue(s, s->take, s->groups, flags, stream);
     s->listed_count = 0;
     return result == CUDA_SUCCESS ? GV_OK : could_not(error, result);
 }

@@ -321,6 +321,70 @@ static void test_what_does_not_fit_is_refused(void **state)
     gv_range_set_free(&ranges);
 }
 
+// ---- What it costs ----
+
+static unsigned launches, waits, allocations;
+static gv_driver driver;
+
+static CUresult counted_launch(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned threads_x,
+                               unsigned threads_y, unsigned threads_z, unsigned shared, CUstream stream,
+                               void **parameters, void **extra)
+{
+    launches++;
+    return driver.cuLaunchKernel(function, x, y, z, threads_x, threads_y, threads_z, shared, stream, parameters, extra);
+}
+
+static CUresult counted_wait(CUstream stream)
+{
+    waits++;
+    return driver.cuStreamSynchronize(stream);
+}
+
+static CUresult counted_allocation(CUdeviceptr *memory, size_t size)
+{
+    allocations++;
+    return driver.cuMemAlloc(memory, size);
+}
+
+static CUresult counted_free(CUdeviceptr memory)
+{
+    allocations++;
+    return driver.cuMemFree(memory);
+}
+
+// A checked launch of memory that was checked before: a pass for each step, and nothing that the driver takes long for.
+static void test_a_later_launch_takes_three_passes(void **state)
+{
+    gv_error error = {0};
+    gv_range_set ranges = {0}, changed = {0};
+    bool same = false;
+    fill();
+    for (uint64_t i = 0; i < 50; i++)
+        assert_int_equal(gv_range_set_add(&ranges, at + 5000 * i, at + 5000 * i + 3000, NULL), GV_OK);
+    ok(gv_shadow_lay_out(shadow, &ranges, &no_regions, NULL, &error), &error);
+    take(false);
+    driver = gv_cuda;
+    gv_cuda.cuLaunchKernel = counted_launch;
+    gv_cuda.cuStreamSynchronize = counted_wait;
+    gv_cuda.cuMemAlloc = counted_allocation;
+    gv_cuda.cuMemFree = counted_free;
+    for (int changes = 0; changes < 2; changes++) {
+        launches = waits = allocations = 0;
+        take(true);
+        base[100] ^= (unsigned char)changes;
+        ok(gv_shadow_rewind(shadow, NULL, &changed, &error), &error);
+        base[100] ^= (unsigned char)changes;
+        ok(gv_shadow_compare(shadow, NULL, &same, &error), &error);
+        assert_true(same);
+        assert_int_equal(launches, 3);
+        assert_int_equal(waits, 3 + changes); // which groups have changed is asked for
+        assert_int_equal(allocations, 0);
+    }
+    gv_cuda = driver;
+    gv_range_set_free(&ranges);
+    gv_range_set_free(&changed);
+}
+
 // ---- The search ----
 
 static void put_address(size_t offset, uint64_t address)
@@ -436,8 +500,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SHADOW_TEST(test_a_launch_is_put_back_and_compared), SHADOW_TEST(test_what_was_kept_is_known_again),
         SHADOW_TEST(test_nothing_can_be_kept_too),           SHADOW_TEST(test_the_journal_grows),
-        SHADOW_TEST(test_what_does_not_fit_is_refused),      SHADOW_TEST(test_addresses_that_lead_out_are_found),
-        SHADOW_TEST(test_more_strays_than_are_told_of),      SHADOW_TEST(test_its_memory_is_known_to_be_gravels),
+        SHADOW_TEST(test_a_later_launch_takes_three_passes), SHADOW_TEST(test_what_does_not_fit_is_refused),
+        SHADOW_TEST(test_addresses_that_lead_out_are_found), SHADOW_TEST(test_more_strays_than_are_told_of),
+        SHADOW_TEST(test_its_memory_is_known_to_be_gravels),
     };
     return cmocka_run_group_tests(tests, open_driver, close_driver);
 }

@@ -27,6 +27,36 @@ GRAVEL_KERNEL(count_up, (int *, counter))
         *counter += 1;
 }
 
+// Counts where a table says.
+GRAVEL_KERNEL(count_through, (const unsigned long long *, table))
+{
+    if (gravel_thread_index() == 0)
+        *(int *)table[0] += 1;
+}
+
+// Counts in the first word of each 4 KiB.
+GRAVEL_KERNEL(count_groups, (int *, memory), (int, groups))
+{
+    int i = (int)gravel_thread_index();
+    if (i < groups)
+        memory[i * 1024] += 1;
+}
+
+GRAVEL_KERNEL(set_flag, (int *, flag))
+{
+    if (gravel_thread_index() == 0)
+        atomicExch(flag, 1);
+}
+
+// From launch number `from` on, waits for the flag.
+GRAVEL_KERNEL(wait_late, (int *, flag), (const int *, launches), (int, from))
+{
+    if (gravel_thread_index() != 0 || *launches < from)
+        return;
+    while (!atomicAdd(flag, 0))
+        gravel_spin_ns(10000);
+}
+
 // The sum of `in` by atomic additions. Which block of a GPU comes first is not fixed: here each launch begins with
 // another element.
 GRAVEL_KERNEL(sum_f32, (const float *, in), (float *, sum), (int, count))

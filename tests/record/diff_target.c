@@ -239,6 +239,219 @@ static void nothing(void)
     launch(end(), 2);
 }
 
+// ---- What is kept from one checked launch to the next ----
+
+static int word_at(CUdeviceptr memory)
+{
+    int value = 0;
+    CHECK(cuMemcpyDtoH(&value, memory, 4));
+    return value;
+}
+
+// An address that stands in memory changes: the graph then writes elsewhere.
+static void table(void)
+{
+    CUdeviceptr addresses = allocate(BYTES), elsewhere = allocate(BYTES);
+    upload(addresses, &other, 8);
+    begin();
+    LAUNCH("count_through", stream, 1, &addresses);
+    CUgraphExec exec = end();
+    launch(exec, 3);
+    upload(addresses, &elsewhere, 8);
+    launch(exec, 3);
+    upload(addresses + 4, (char *)&other + 4, 4);
+    upload(addresses, &other, 4);
+    launch(exec, 2);
+    printf("result %d %d\n", word_at(other), word_at(elsewhere));
+}
+
+// A node is given other parameters, is left out, and the whole graph is replaced.
+static void changes(void)
+{
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec;
+    CUgraphExecUpdateResultInfo info;
+    CUDA_KERNEL_NODE_PARAMS params;
+    size_t nodes = 1;
+    begin();
+    LAUNCH("count_up", stream, 1, &other);
+    CHECK(cuStreamEndCapture(stream, &graph));
+    CHECK(cuGraphGetNodes(graph, &node, &nodes));
+    CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    launch(exec, 3);
+    CHECK(cuGraphKernelNodeGetParams(node, &params));
+    params.kernelParams = (void *[]){&out};
+    CHECK(cuGraphExecKernelNodeSetParams(exec, node, &params));
+    launch(exec, 3);
+    CHECK(cuGraphNodeSetEnabled(exec, node, 0));
+    launch(exec, 2);
+    CHECK(cuGraphNodeSetEnabled(exec, node, 1));
+    CHECK(cuGraphDestroy(graph));
+    begin();
+    LAUNCH("count_up", stream, 1, &scratch);
+    CHECK(cuStreamEndCapture(stream, &graph));
+    CHECK(cuGraphExecUpdate(exec, graph, &info));
+    CHECK(cuGraphDestroy(graph));
+    launch(exec, 3);
+    CHECK(cuGraphExecDestroy(exec));
+    printf("result %d %d %d\n", word_at(other), word_at(out), word_at(scratch));
+}
+
+// Two graphs take turns. One of them reaches what the other one does, and more.
+static void turns(void)
+{
+    CUdeviceptr addresses = allocate(BYTES);
+    upload(addresses, &other, 8);
+    begin();
+    LAUNCH("count_through", stream, 1, &addresses);
+    CUgraphExec first = end();
+    begin();
+    LAUNCH("count_through", stream, 1, &addresses);
+    LAUNCH("count_up", stream, 1, &out);
+    CUgraphExec second = end();
+    for (int i = 0; i < 3; i++) {
+        launch(first, 2);
+        launch(second, 2);
+    }
+    // What the first one has now come to reach, the second one reached all along.
+    upload(addresses, &out, 8);
+    launch(first, 2);
+    launch(second, 2);
+    launch(first, 2);
+    CHECK(cuGraphExecDestroy(first));
+    launch(second, 2);
+    printf("result %d %d\n", word_at(other), word_at(out));
+}
+
+// Nodes of all kinds that can be run again, some of them in a child graph, and an event, which cannot.
+static void kinds(void)
+{
+    CUgraph graph, child;
+    CUgraphNode child_node;
+    CUgraphExec exec;
+    CUevent event;
+    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    begin();
+    LAUNCH("count_up", stream, 1, &out);
+    order(stream, side);
+    LAUNCH("count_up", stream, 1, &in);
+    LAUNCH("count_up", side, 1, &scratch);
+    order(side, stream);
+    LAUNCH("count_up", stream, 1, &out);
+    CHECK(cuStreamEndCapture(stream, &child));
+    begin();
+    CHECK(cuMemsetD32Async(out, 5, COUNT, stream));
+    LAUNCH("count_up", stream, 1, &other);
+    CHECK(cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_EXTERNAL));
+    CHECK(cuMemcpyDtoDAsync(out + 64, other, 4, stream));
+    CHECK(cuStreamEndCapture(stream, &graph));
+    CHECK(cuGraphAddChildGraphNode(&child_node, graph, NULL, 0, child));
+    CUgraphNode nodes[8];
+    size_t count_of_nodes = 8;
+    CHECK(cuGraphGetNodes(graph, nodes, &count_of_nodes));
+    for (size_t i = 0; i < count_of_nodes; i++)
+        if (nodes[i] != child_node)
+            CHECK(cuGraphAddDependencies(graph, &nodes[i], &child_node, NULL, 1));
+    CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    launch(exec, LAUNCHES);
+    printf("result %d %d %d %d %d\n", word_at(out), word_at(out + 4), word_at(out + 64), word_at(in), word_at(scratch));
+}
+
+// Two branches copy to one place. What they copy differs from the fourth launch on.
+static void late(void)
+{
+    float zero = 0, one = 1;
+    begin();
+    order(stream, side);
+    LAUNCH("add_f32", stream, COUNT, &in, &out, &zero, &count);
+    LAUNCH("add_f32", side, COUNT, &other, &out, &zero, &count);
+    order(side, stream);
+    CUgraphExec exec = end();
+    launch(exec, 3);
+    upload(other, &one, 4);
+    launch(exec, 9);
+}
+
+enum { GROUPS = 5000, LARGE = GROUPS * 4096 };
+
+static CUgraphExec counting(CUdeviceptr *large)
+{
+    int groups = GROUPS;
+    *large = allocate(LARGE);
+    begin();
+    LAUNCH("count_groups", stream, GROUPS, large, &groups);
+    return end();
+}
+
+static void print_counts(CUdeviceptr large)
+{
+    int *host = malloc(LARGE), least = LARGE, most = 0;
+    if (!host)
+        fail("malloc", __LINE__, 0);
+    CHECK(cuMemcpyDtoH(host, large, LARGE));
+    for (int i = 0; i < GROUPS; i++) {
+        least = host[i * 1024] < least ? host[i * 1024] : least;
+        most = host[i * 1024] > most ? host[i * 1024] : most;
+    }
+    free(host);
+    printf("result %d %d\n", least, most);
+}
+
+// Changes more than there is room to keep at first.
+static void large(void)
+{
+    CUdeviceptr memory;
+    launch(counting(&memory), 4);
+    print_counts(memory);
+}
+
+static size_t free_mebibytes(void)
+{
+    size_t available, total;
+    CHECK(cuMemGetInfo(&available, &total));
+    return available >> 20;
+}
+
+// Takes the memory that is said to be free, in one way and another, and launches meanwhile.
+static void grows(void)
+{
+    CUdeviceptr memory, more;
+    CUgraphExec exec = counting(&memory);
+    for (int way = 0; way < 2; way++) {
+        launch(exec, 3);
+        // All but what it takes to look at memory.
+        size_t available = free_mebibytes(), size = (available - 16) << 20;
+        printf("result %zu MiB are free\n", available);
+        if (way == 0) {
+            CHECK(cuMemAlloc(&more, size));
+            launch(exec, 1);
+            CHECK(cuMemFree(more));
+        } else {
+            CHECK(cuMemAllocAsync(&more, size, stream));
+            launch(exec, 1);
+            CHECK(cuMemFreeAsync(more, stream));
+            CHECK(cuStreamSynchronize(stream));
+        }
+    }
+    print_counts(memory);
+}
+
+// From the third launch on one branch waits for the other.
+static void waits_late(void)
+{
+    int from = 2;
+    begin();
+    CHECK(cuMemsetD32Async(scratch, 0, 1, stream));
+    order(stream, side);
+    LAUNCH("wait_late", stream, 1, &scratch, &other, &from);
+    LAUNCH("set_flag", side, 1, &scratch);
+    order(side, stream);
+    LAUNCH("count_up", stream, 1, &other);
+    launch(end(), 5);
+    printf("result %d\n", word_at(other));
+}
+
 static const struct {
     const char *name;
     void (*function)(void);
@@ -256,6 +469,14 @@ static const struct {
     {"threads", threads},
     {"killed", killed},
     {"nothing", nothing},
+    {"table", table},
+    {"changes", changes},
+    {"turns", turns},
+    {"kinds", kinds},
+    {"late", late},
+    {"large", large},
+    {"grows", grows},
+    {"waits-late", waits_late},
 };
 
 int main(int argc, char **argv)

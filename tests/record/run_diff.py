@@ -24,8 +24,8 @@ os.environ.update(GRAVEL_STALL_SECONDS="900", GRAVEL_SEARCH_SECONDS="900")
 ONE_AFTER_ANOTHER = {"GRAVEL_SOFT_SCHEDULE": "serial"}
 
 
-def plain(scenario):
-    environment = dict(os.environ, LD_LIBRARY_PATH=BUILD + "/soft", GRAVEL_SOFT_SCHEDULE="serial")
+def plain(scenario, **more):
+    environment = dict(os.environ, LD_LIBRARY_PATH=BUILD + "/soft", **more)
     environment.pop("LD_PRELOAD", None)
     return subprocess.run([TARGET, scenario, KERNELS], env=environment, capture_output=True, text=True, timeout=120,
                           check=True).stdout
@@ -44,11 +44,13 @@ def not_compared(report):
 
 
 class Differential(unittest.TestCase):
-    def record(self, scenario, *options, **environment):
+    def record(self, scenario, *options, schedule="serial", **environment):
         run = Recorded([TARGET, scenario, KERNELS], (EVERY, *options), environment)
         self.addCleanup(run.folder.cleanup)
         self.assertEqual(run.code, 0, run.stderr)
-        self.assertEqual(results(run.stdout), results(plain(scenario)), "the program's results are not its own")
+        alone = {name: value for name, value in environment.items() if name == "GRAVEL_SOFT_MEMORY"}
+        expected = plain(scenario, GRAVEL_SOFT_SCHEDULE=schedule, **alone)
+        self.assertEqual(results(run.stdout), results(expected), "the program's results are not its own")
         self.report, = run.checks
         self.rows = run.show("diffs")
         return run
@@ -149,6 +151,55 @@ class Differential(unittest.TestCase):
         self.addCleanup(run.folder.cleanup)
         found, = not_compared(run.checks[0])
         self.assertIn("no launch of this graph came to be compared", found["reason"])
+
+    # ---- What is kept from one checked launch to the next ----
+
+    def test_addresses_that_change_are_followed(self):
+        self.record("table")
+        self.assert_equal_launches(8)
+
+    def test_nodes_that_change_are_followed(self):
+        self.record("changes")
+        self.assert_equal_launches(11)
+
+    def test_graphs_that_take_turns(self):
+        self.record("turns")
+        self.assert_equal_launches(20)
+
+    def test_all_kinds_of_nodes_run_in_a_row(self):
+        for environment in ({}, {"GRAVEL_DIFF_MEMORY": "0"}):
+            self.record("kinds", **environment)
+            self.assert_equal_launches()
+
+    def test_a_difference_of_a_later_launch(self):
+        self.record("late", **ONE_AFTER_ANOTHER)
+        self.assertEqual([row["status"] for row in self.rows][:3], ["equal"] * 3)
+        self.assertIn("differs", [row["status"] for row in self.rows][3:])
+        found = diffs(self.report)[0]
+        self.assertEqual((found["nodes"][0]["name"], found["facts"]["class"]), ("add_f32", "order-dependent"))
+        self.assertEqual({found["facts"]["graph_value"], found["facts"]["serial_value"]}, {"0", "1"})
+        self.assertEqual(found["facts"]["elements"], 1)
+
+    def test_more_changes_than_the_journal_has_room_for(self):
+        self.record("large")
+        self.assert_equal_launches(4)
+        # 20 MiB and what goes with them, and a journal of 16 MiB; the changes need one of 20.
+        self.record("large", GRAVEL_DIFF_MEMORY="38", GRAVEL_DIFF_HOST_MEMORY="0")
+        self.assert_refused("do not fit", 4)
+
+    def test_a_program_that_needs_the_memory_gets_it(self):
+        self.record("grows", GRAVEL_SOFT_MEMORY=str(128 << 20))
+        self.assert_equal_launches(8)
+
+    def test_a_node_that_waits_in_a_later_launch_is_helped(self):
+        run = self.record("waits-late", schedule="free", GRAVEL_STALL_SECONDS="1")
+        states = [row["status"] for row in self.rows]
+        self.assertIn("not compared", states)
+        reasons = {row["reason"] for row in self.rows if row["status"] == "not compared"}
+        # On a machine that stops the process for a second the graph itself may seem to wait.
+        self.assertTrue(any("made no progress" in r or "did not come to an end" in r for r in reasons), reasons)
+        self.assertEqual(diffs(self.report), [])
+        self.assertEqual(run.code, 0)
 
     # ---- What is not compared ----
 
