@@ -3,7 +3,9 @@
 A graph for eight rows projects its inputs, scales them by the largest magnitude, and stores them into slots of a cache. Five
 rows are real; the others hold what the step before left there. Buggy: the magnitude is that of all rows, so that real rows
 depend on padding (pad-read), and the slots of padded rows are left as they were, so that they store into slots of others
-(pad-write, and a canary). Clean: one magnitude a row, and padded rows have slot 0, which is nobody's. usage:
+(pad-write). In most steps they store what is there already: the largest magnitude is one of the first step's, which they
+hold. No byte changes then, and a canary tells nothing. Clean: one magnitude a row, and padded rows have slot 0, which is
+nobody's; the three of them race for it, so that it comes out otherwise from launch to launch. usage:
 torch_padded.py buggy|clean [STEPS]. Prints `wrong K of N`, and what the probe says where it is on. Run it as
 
     gravel run --pad=every=2 -o t.gravel -- python tests/gpu/torch_padded.py buggy
