@@ -68,7 +68,7 @@ def main():
                 wrong.append("no graph ran with the edges: " + done.stderr)
             # Free schedule: branches run side by side, as far as there are cores. A GPU has to do enough that the
             # start of the process does not count.
-            many = count * (50 if GPU else 1)
+            many = count * (10 if GPU else 1)
             shape[1] = str(many)
             cure = call(fixed + specimen + shape + ["--overlap", "off"], "free")
             mine = call(fixed + specimen + shape, "free")
