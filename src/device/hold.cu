@@ -3,14 +3,17 @@
 #include "device/access_table.h"
 #include "soft/kernel.h"
 
-// One thread. `word`: memory of the host, not 0 once it is to end. `phase` tells the patches (enum gv_watch_phase). It
-// ends by itself after `rounds` of about a microsecond: whatever happens to the host, the device does not hang.
-GRAVEL_KERNEL(gravel_hold, (volatile unsigned *, word), (volatile unsigned *, phase), (unsigned, rounds))
+// One thread. `word`: memory of the host, not 0 once it is to end; `beats`: memory of the host, that is told how many
+// rounds have gone by. `phase` tells the patches (enum gv_watch_phase). It ends by itself after `rounds` of about a
+// microsecond: whatever happens to the host, the device does not hang.
+GRAVEL_KERNEL(gravel_hold, (volatile unsigned *, word), (volatile unsigned *, beats), (volatile unsigned *, phase),
+              (unsigned, rounds))
 {
     unsigned released = 0;
     gravel_grid_trigger();
     for (unsigned i = 0; i < rounds && !released; i++) {
         released = *word;
+        *beats = i;
         if (!released)
             gravel_spin_ns(1000);
     }

@@ -20,6 +20,9 @@ const gv_hold_limits GV_HOLD_LIMITS = {
     .look_ns = 50 * 1000 * 1000,
 };
 
+// A round of the holding kernel, twice over: a microsecond, and a read of host memory.
+enum { BEAT_NS = 6000 };
+
 // What the device writes for one kernel, in one allocation.
 enum {
     PCS_BYTES = GV_WATCH_PCS * (int)sizeof(gv_watched_pc),
@@ -34,6 +37,7 @@ enum {
 // Page-locked host memory: what the holding kernel reads, what is copied to the device and from it.
 typedef struct shared {
     volatile uint32_t released;
+    volatile uint32_t beats; // of the holding kernel: rounds of a microsecond or more
     gv_wait_watch watch, sample;
     gv_watched_pc pcs[GV_WATCH_PCS];
     uint32_t before[GV_WATCH_INSTRUCTIONS / 32], after[GV_WATCH_INSTRUCTIONS / 32];
@@ -144,8 +148,9 @@ static bool launch_hold(gv_watching *w)
 {
     CUdeviceptr word = w->shared_on_device + offsetof(shared, released);
     CUdeviceptr phase = w->watch + offsetof(gv_wait_watch, phase);
-    void *arguments[] = {&word, &phase, &w->limits.rounds};
-    w->shared->released = 0;
+    CUdeviceptr beats = w->shared_on_device + offsetof(shared, beats);
+    void *arguments[] = {&word, &beats, &phase, &w->limits.rounds};
+    w->shared->released = w->shared->beats = 0;
     return gv_cuda.cuLaunchKernel(w->hold, 1, 1, 1, 1, 1, 1, 0, w->stream, arguments, NULL) == CUDA_SUCCESS;
 }
 
@@ -205,8 +210,10 @@ static enum gv_held wait_for_standstill(gv_watching *w)
     const gv_hold_limits *limits = &w->limits;
     const gv_wait_watch *now = &w->shared->sample;
     uint64_t start = gv_monotonic_ns(), deadline = start + limits->most_ns, began = 0, last = start, counted = 0;
-    // Looks since something happened. A machine that stood still itself must not be taken for a kernel that does.
+    // Looks, and rounds of the holding kernel, since something happened. A machine that stood still itself, or a device
+    // that was given to another process for its share of time, must not be taken for a kernel that does.
     uint64_t looks = 0, least_looks = limits->still_ns / (4 * limits->pause_ns);
+    uint32_t beat = 0, least_beats = (uint32_t)(limits->still_ns / BEAT_NS);
     for (;;) {
         if (!sample(w))
             return GV_HELD_FAILED;
@@ -217,8 +224,10 @@ static enum gv_held wait_for_standstill(gv_watching *w)
             last = time;
             counted = count;
             looks = 0;
+            beat = w->shared->beats;
         }
-        if (counted && ++looks > least_looks && time - last >= limits->still_ns + (last - began))
+        bool awake = ++looks > least_looks && w->shared->beats - beat >= least_beats;
+        if (counted && awake && time - last >= limits->still_ns + (last - began))
             return GV_HELD_STILL;
         if (!counted && time - start > limits->begin_ns)
             return GV_HELD_NOT_BEGUN;
