@@ -282,9 +282,11 @@ static void write_tried(gv_json *json, const gv_tried *tried)
     gv_json_number(json, "differing", tried->differing);
     gv_json_number(json, "padded", tried->padded);
     gv_json_number(json, "pad_effects", tried->pad_effects);
+    gv_json_number(json, "pad_unchecked", tried->pad_unchecked);
     gv_json_number(json, "pad_left_out_bytes", tried->pad_left_out);
     gv_json_number(json, "poisoned", tried->poisoned);
     gv_json_number(json, "poison_effects", tried->poison_effects);
+    gv_json_number(json, "poison_unchecked", tried->poison_unchecked);
     gv_json_number(json, "poison_left_out_bytes", tried->poison_left_out);
     gv_json_number(json, "hashes", tried->hashes);
     gv_json_number(json, "hashes_with_changes", tried->intruded);

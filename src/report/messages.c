@@ -877,18 +877,40 @@ void gv_message_tried(gv_string *out, const gv_tried *tried)
         size_t count, found;
         const char *one, *many, *none, *single, *several;
         uint64_t left_out;
+        size_t unchecked;
     } parts[] = {
-        {tried->compared, tried->differing, "launch compared with serial replays",
-         "launches compared with serial replays", "none differs", "1 differs", "differ", 0},
-        {tried->padded, tried->pad_effects, "launch repeated with other padding",
-         "launches repeated with other padding", "no effect", "1 with an effect", "with an effect",
-         tried->pad_left_out},
-        {tried->poisoned, tried->poison_effects, "launch repeated with poisoned memory",
-         "launches repeated with poisoned memory", "no effect", "1 with an effect", "with an effect",
-         tried->poison_left_out},
-        {tried->hashes, tried->intruded, "hash of a region", "hashes of regions",
-         "no page changed that was not allowed to", "1 with pages changed that were not allowed to",
-         "with pages changed that were not allowed to", 0},
+        {.count = tried->compared,
+         .found = tried->differing,
+         .one = "launch compared with serial replays",
+         .many = "launches compared with serial replays",
+         .none = "none differs",
+         .single = "1 differs",
+         .several = "differ"},
+        {.count = tried->padded,
+         .found = tried->pad_effects,
+         .one = "launch repeated with other padding",
+         .many = "launches repeated with other padding",
+         .none = "no effect",
+         .single = "1 with an effect",
+         .several = "with an effect",
+         .left_out = tried->pad_left_out,
+         .unchecked = tried->pad_unchecked},
+        {.count = tried->poisoned,
+         .found = tried->poison_effects,
+         .one = "launch repeated with poisoned memory",
+         .many = "launches repeated with poisoned memory",
+         .none = "no effect",
+         .single = "1 with an effect",
+         .several = "with an effect",
+         .left_out = tried->poison_left_out,
+         .unchecked = tried->poison_unchecked},
+        {.count = tried->hashes,
+         .found = tried->intruded,
+         .one = "hash of a region",
+         .many = "hashes of regions",
+         .none = "no page changed that was not allowed to",
+         .single = "1 with pages changed that were not allowed to",
+         .several = "with pages changed that were not allowed to"},
     };
     const char *separator = "";
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -902,6 +924,8 @@ void gv_message_tried(gv_string *out, const gv_tried *tried)
         // Silence does not cover them.
         if (parts[i].left_out)
             gv_string_add(out, " (%s left out)", gv_count(parts[i].left_out, "unstable byte", "unstable bytes"));
+        if (parts[i].unchecked)
+            gv_string_add(out, ", %s more NOT checked", gv_number(parts[i].unchecked));
         separator = "; ";
     }
     // Of comparisons that found nothing only the first of each probe is recorded: their number says nothing.

@@ -291,7 +291,7 @@ static gv_status add_coverage(const gv_trace *trace, gv_overview *overview, gv_e
 
 // Effects stand before the launch they were seen in, so that one walk over both finds those of each.
 static size_t launches_with_effects(const gv_trace *trace, enum gv_perturbed_what what, size_t *checked,
-                                    uint64_t *left_out)
+                                    size_t *unchecked, uint64_t *left_out)
 {
     size_t found = 0, next = 0;
     for (size_t i = 0; i < trace->perturbed_count; i++) {
@@ -299,9 +299,13 @@ static size_t launches_with_effects(const gv_trace *trace, enum gv_perturbed_wha
         size_t first = next;
         while (next < trace->effect_count && trace->effects[next].launch == launch->launch)
             next++;
-        // What was seen of a launch that could not be checked in full was seen all the same.
-        if (launch->what != what || (launch->status != GV_PERTURBED_CHECKED && next == first))
+        if (launch->what != what)
             continue;
+        // What was seen of a launch that could not be checked in full was seen all the same.
+        if (launch->status != GV_PERTURBED_CHECKED && next == first) {
+            ++*unchecked;
+            continue;
+        }
         if (launch->left_out_bytes > *left_out)
             *left_out = launch->left_out_bytes;
         ++*checked;
@@ -317,9 +321,10 @@ static void count_tried(const gv_trace *trace, gv_tried *tried)
         tried->compared += compared;
         tried->differing += compared && trace->checked[i].different_bytes;
     }
-    tried->pad_effects += launches_with_effects(trace, GV_PERTURBED_PADDING, &tried->padded, &tried->pad_left_out);
-    tried->poison_effects +=
-        launches_with_effects(trace, GV_PERTURBED_POISON, &tried->poisoned, &tried->poison_left_out);
+    tried->pad_effects +=
+        launches_with_effects(trace, GV_PERTURBED_PADDING, &tried->padded, &tried->pad_unchecked, &tried->pad_left_out);
+    tried->poison_effects += launches_with_effects(trace, GV_PERTURBED_POISON, &tried->poisoned,
+                                                   &tried->poison_unchecked, &tried->poison_left_out);
     for (size_t i = 0; i < trace->region_step_count; i++) {
         tried->hashes += trace->region_steps[i].state == GV_REGION_CHECKED;
         tried->intruded += trace->region_steps[i].outside > 0;

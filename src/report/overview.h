@@ -26,13 +26,12 @@ typedef struct gv_incomplete_group {
 
 // What was tried on live launches beside recording accesses, and how often something came of it.
 typedef struct gv_tried {
-    size_t compared, differing;      // launches compared with serial replays
-    size_t padded, pad_effects;      // launches repeated with other padding
-    size_t poisoned, poison_effects; // launches repeated with poisoned memory
-    uint64_t pad_left_out;           // unstable bytes that were not compared, of the launch that has most
-    uint64_t poison_left_out;
-    size_t hashes, intruded;          // of regions; those with a page changed that was not allowed to
-    size_t probes, probe_differences; // recorded comparisons of probes
+    size_t compared, differing;                        // launches compared with serial replays
+    size_t padded, pad_effects, pad_unchecked;         // launches repeated with other padding, or that were to be
+    size_t poisoned, poison_effects, poison_unchecked; // launches repeated with poisoned memory
+    uint64_t pad_left_out, poison_left_out;            // unstable bytes not compared, of the launch that has most
+    size_t hashes, intruded;                           // of regions; those with a page changed that was not allowed to
+    size_t probes, probe_differences;                  // recorded comparisons of probes
 } gv_tried;
 
 typedef struct gv_overview {

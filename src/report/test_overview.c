@@ -184,7 +184,8 @@ static void what_was_tried_is_told_even_where_nothing_came_of_it(void **state)
     gv_message_tried(&text, &overview.tried);
     assert_string_equal(gv_string_text(&text),
                         "2 launches compared with serial replays: 1 differs; 2 launches repeated with other padding: "
-                        "1 with an effect (1,234 unstable bytes left out); 1 launch repeated with poisoned memory: no "
+                        "1 with an effect (1,234 unstable bytes left out), 2 more NOT checked; 1 launch repeated with "
+                        "poisoned memory: no "
                         "effect; 1 hash of a region: no "
                         "page changed that was not allowed to; probes: no comparison differs");
     gv_overview_free(&overview);
