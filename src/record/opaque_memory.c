@@ -62,6 +62,8 @@ static bool add_life(gv_reach *reach, const gv_live *life)
     }
     if (life->exported || life->kind == GV_ALLOCATION_IMPORTED)
         flags |= GV_REGION_SHARED;
+    if (life->kind == GV_ALLOCATION_MAPPED)
+        flags |= GV_REGION_PART;
     return gv_reach_add(reach, address, address + size, flags, NULL);
 }
 

@@ -18,8 +18,8 @@ enum { MOST_WRITTEN = 32 };
 enum { STRAY_SHIFT = 21 };
 
 typedef struct region {
-    uint64_t first;      // as it was listed
-    uint64_t start, end; // what others leave of it
+    uint64_t first, last; // as it was listed: [first, last)
+    uint64_t start, end;  // what others leave of it, and with what it was joined to
     unsigned flags;
     const void *module;
     uint32_t place; // in the table that is searched with
@@ -94,7 +94,7 @@ bool gv_reach_add(gv_reach *reach, uint64_t start, uint64_t end, unsigned flags,
     if (!GV_GROW(reach->regions, reach->capacity, reach->count + 1))
         return false;
     reach->regions[reach->count++] =
-        (region){.first = start, .start = start, .end = end, .flags = flags, .module = module};
+        (region){.first = start, .last = end, .start = start, .end = end, .flags = flags, .module = module};
     reach->table_is_old = true;
     return true;
 }
@@ -115,8 +115,8 @@ static int by_start(const void *a, const void *b)
     if (x->first != y->first)
         return x->first < y->first ? -1 : 1;
     // The longer of two that begin together has the bytes.
-    if (x->end != y->end)
-        return x->end > y->end ? -1 : 1;
+    if (x->last != y->last)
+        return x->last > y->last ? -1 : 1;
     return (x->module == NULL) - (y->module == NULL);
 }
 
@@ -141,9 +141,15 @@ static gv_status renew_table(gv_reach *reach, gv_error *error)
         region *r = &reach->regions[reach->sorted[i]];
         uint64_t before = reach->sorted_count ? ranges[reach->sorted_count - 1].end : 0;
         r->start = r->first < before ? before : r->first;
+        r->end = r->last;
         r->searched = false;
         r->lead_count = r->map_count = 0;
-        if (r->start >= r->end) {
+        region *next_to = reach->sorted_count ? &reach->regions[reach->sorted[reach->sorted_count - 1]] : NULL;
+        bool joins = r->start < r->end && next_to && next_to->end == r->start && r->flags & GV_REGION_PART &&
+                     r->flags == next_to->flags;
+        if (joins)
+            next_to->end = ranges[reach->sorted_count - 1].end = r->end;
+        if (joins || r->start >= r->end) {
             r->start = r->end;
             continue;
         }
@@ -201,7 +207,7 @@ bool gv_reach_lists_same(const gv_reach *a, const gv_reach *b)
         same = a->unknown[i] == b->unknown[i];
     for (size_t i = 0; i < a->count && same; i++) {
         const region *x = &a->regions[i], *y = &b->regions[i];
-        same = x->first == y->first && x->end == y->end && x->flags == y->flags && x->module == y->module;
+        same = x->first == y->first && x->last == y->last && x->flags == y->flags && x->module == y->module;
     }
     return same;
 }

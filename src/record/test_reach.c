@@ -281,6 +281,40 @@ static void test_memory_that_nobody_told_of_is_found(void **state)
     finish(s);
 }
 
+// Ends of the region around the first byte of `start`, of `count` adjoining quarters of a block listed with `flags`.
+static uint64_t reached_bytes(const unsigned *flags, size_t count, size_t from)
+{
+    scene *s = begin();
+    // In no order of address, and some of them after a first search.
+    for (size_t i = count; i-- > 0;)
+        assert_true(gv_reach_add(s->reach, at(0, i * BLOCK / 4), at(0, (i + 1) * BLOCK / 4), flags[i], NULL));
+    for (int round = 0; round < 2; round++) {
+        uint64_t root = at(0, from);
+        gv_error error = {0};
+        gv_reached_free(&s->reached);
+        assert_int_equal(gv_reach_from(s->reach, &root, 1, NULL, &s->reached, &error), GV_OK);
+        assert_true(gv_range_set_contains(&s->reached.memory, root));
+        assert_true(gv_reach_add(s->reach, at(1, 0), at(1, BLOCK), 0, NULL)); // the table is made anew
+    }
+    uint64_t bytes = gv_range_set_bytes(&s->reached.memory);
+    gv_reached_free(&s->reached);
+    gv_reach_close(s->reach);
+    free(s);
+    return bytes;
+}
+
+// As PyTorch's expandable segments are made of: a tensor may lie in several parts.
+static void test_parts_of_a_reservation_are_one(void **state)
+{
+    const unsigned part = GV_REGION_PART, shared = GV_REGION_PART | GV_REGION_SHARED;
+    assert_int_equal(reached_bytes((unsigned[]){part, part, part, part}, 4, 8), BLOCK);
+    assert_int_equal(reached_bytes((unsigned[]){part, part, part, part}, 4, BLOCK - 8), BLOCK);
+    assert_int_equal(reached_bytes((unsigned[]){part, part, shared, shared}, 4, 8), BLOCK / 2);
+    assert_int_equal(reached_bytes((unsigned[]){part, part, 0, part}, 4, 8), BLOCK / 2);
+    assert_int_equal(reached_bytes((unsigned[]){part, 0, part, part}, 4, BLOCK - 8), BLOCK / 2);
+    assert_int_equal(reached_bytes((unsigned[]){0, 0, 0, 0}, 4, 8), BLOCK / 4);
+}
+
 static void test_a_pointer_to_memory_that_was_not_listed(void **state)
 {
     scene *s = begin();
@@ -387,6 +421,7 @@ int main(void)
         cmocka_unit_test(test_variables_are_roots),
         cmocka_unit_test(test_shared_memory_is_searched_each_time),
         cmocka_unit_test(test_memory_that_nobody_told_of_is_found),
+        cmocka_unit_test(test_parts_of_a_reservation_are_one),
         cmocka_unit_test(test_a_pointer_to_memory_that_was_not_listed),
         cmocka_unit_test(test_maps_in_reached_memory_are_decoded),
         cmocka_unit_test(test_limits_are_said),
