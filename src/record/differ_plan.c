@@ -74,6 +74,9 @@ static void keep(gv_check *check)
     if (!gv_shadow_bytes(k.shadow))
         k.laid_out = 0;
     pthread_mutex_lock(&lock);
+    // A launch that had not come to its end held one while a later launch made another.
+    for (size_t i = 0; i < idle_count && enough; i++)
+        enough = idle[i].context != k.context || idle[i].id != k.id;
     enough = enough && GV_GROW(idle, idle_capacity, idle_count + 1);
     if (enough) {
         idle[idle_count++] = k;
@@ -113,7 +116,7 @@ bool gv_check_give_back(void)
     pthread_mutex_unlock(&lock);
     gv_cuda.cuThreadExchangeStreamCaptureMode(&mode);
     if (any)
-        gv_verbose("the program needs memory: what was kept for the next checked launch is given back");
+        gv_verbose("the memory that was kept for the next checked launch is given back");
     return any;
 }
 

@@ -116,11 +116,13 @@ CUresult gv_linear_launch(const gv_linear *linear, CUstream stream)
 
 void gv_linear_free(gv_linear *linear)
 {
+    CUcontext current = NULL;
     unsigned long long id = 0;
     if (!linear)
         return;
-    // An executable graph goes with its context.
-    if (linear->exec && gv_cuda.cuCtxGetId(linear->context, &id) == CUDA_SUCCESS && id == linear->context_id)
+    // An executable graph goes with its context, and only of the current one it is known that it is there.
+    if (linear->exec && gv_cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == linear->context &&
+        gv_cuda.cuCtxGetId(current, &id) == CUDA_SUCCESS && id == linear->context_id)
         gv_cuda.cuGraphExecDestroy(linear->exec);
     if (linear->graph)
         gv_cuda.cuGraphDestroy(linear->graph);

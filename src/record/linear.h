@@ -21,7 +21,7 @@ bool gv_linear_is(const gv_linear *linear, uint64_t which, uint64_t version);
 // Enqueues it.
 CUresult gv_linear_launch(const gv_linear *linear, CUstream stream);
 
-// NULL is allowed. It must not be running.
+// NULL is allowed. It must not be running. What the driver holds of it is freed if its context is current.
 void gv_linear_free(gv_linear *linear);
 
 #endif

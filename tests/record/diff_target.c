@@ -12,6 +12,7 @@
 
 enum { COUNT = 256, BYTES = COUNT * 4, LAUNCHES = 5 };
 
+static const char *kernels_path;
 static CUstream side;
 static CUdeviceptr in, scratch, out, other;
 static int count = COUNT;
@@ -402,7 +403,7 @@ static void print_counts(CUdeviceptr large)
 static void large(void)
 {
     CUdeviceptr memory;
-    launch(counting(&memory), 4);
+    launch(counting(&memory), 3);
     print_counts(memory);
 }
 
@@ -419,7 +420,7 @@ static void grows(void)
     CUdeviceptr memory, more;
     CUgraphExec exec = counting(&memory);
     for (int way = 0; way < 2; way++) {
-        launch(exec, 3);
+        launch(exec, 2);
         // All but what it takes to look at memory.
         size_t available = free_mebibytes(), size = (available - 16) << 20;
         printf("result %zu MiB are free\n", available);
@@ -437,6 +438,31 @@ static void grows(void)
     print_counts(memory);
 }
 
+// A context ends, and the next one begins with checked launches of its own.
+static void contexts(void)
+{
+    for (int i = 0; i < 2; i++) {
+        CUcontext own;
+        CUdeviceptr memory;
+        CUdevice device;
+        CHECK(cuCtxGetDevice(&device));
+        CHECK(cuCtxCreate(&own, NULL, 0, device));
+        CUmodule other_module = module;
+        CUstream other_stream = stream;
+        CHECK(cuModuleLoad(&module, kernels_path));
+        CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        CUgraphExec exec = counting(&memory);
+        launch(exec, 2);
+        print_counts(memory);
+        CHECK(cuGraphExecDestroy(exec));
+        CHECK(cuStreamDestroy(stream));
+        CHECK(cuCtxDestroy(own));
+        module = other_module;
+        stream = other_stream;
+        CHECK(cuCtxSetCurrent(context));
+    }
+}
+
 // From the third launch on one branch waits for the other.
 static void waits_late(void)
 {
@@ -450,6 +476,28 @@ static void waits_late(void)
     LAUNCH("count_up", stream, 1, &other);
     launch(end(), 5);
     printf("result %d\n", word_at(other));
+}
+
+// The second launch waits for what the program does after it. Another graph is checked meanwhile, and later.
+static void unfinished(void)
+{
+    int from = 1;
+    begin();
+    LAUNCH("wait_late", stream, 1, &scratch, &other, &from);
+    LAUNCH("count_up", stream, 1, &other);
+    CUgraphExec first = end();
+    begin();
+    LAUNCH("count_up", stream, 1, &out);
+    CUgraphExec second = end();
+    launch(first, 1);
+    CHECK(cuGraphLaunch(first, stream));
+    CHECK(cuGraphLaunch(second, side));
+    CHECK(cuMemsetD32Async(scratch, 1, 1, side));
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuStreamSynchronize(side));
+    launch(second, 3);
+    launch(first, 2);
+    printf("result %d %d\n", word_at(other), word_at(out));
 }
 
 static const struct {
@@ -476,7 +524,9 @@ static const struct {
     {"late", late},
     {"large", large},
     {"grows", grows},
+    {"contexts", contexts},
     {"waits-late", waits_late},
+    {"unfinished", unfinished},
 };
 
 int main(int argc, char **argv)
@@ -485,7 +535,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: diff_target SCENARIO KERNELS\n");
         return 2;
     }
-    open_device(argv[2]);
+    kernels_path = argv[2];
+    open_device(kernels_path);
     CHECK(cuStreamCreate(&side, CU_STREAM_NON_BLOCKING));
     in = allocate(BYTES);
     scratch = allocate(BYTES);
