@@ -3,18 +3,31 @@
 #include "soft/conditional.h"
 
 #include "soft/context.h"
+#include "soft/exec.h"
 #include "soft/memory.h"
 
 static struct condition *conditions;
-static uint64_t last_handle;
 
-// Handles look like addresses no program has: a kernel parameter that is equal to one is one.
-static const uint64_t FIRST_HANDLE = UINT64_C(0x00c0000000000000);
+// The graph that the calling thread runs a node of, if it has conditional nodes.
+static __thread const struct plan *running;
 
-static struct condition *condition_find(CUgraphConditionalHandle handle)
+// What a kernel sets is found through a table of the running graph: numbers behind its end are left alone, those far
+// behind it are addresses that are not mapped.
+static const uint64_t FAR_HANDLE = UINT64_C(1) << 20;
+
+// A graph's handles and those of its bodies are numbered together.
+static CUgraph outermost(CUgraph graph)
 {
+    while (graph->owner)
+        graph = graph->owner->graph;
+    return graph;
+}
+
+static struct condition *condition_find(CUgraphConditionalHandle handle, CUgraph graph)
+{
+    uint64_t root = outermost(graph)->object.id;
     for (struct condition *condition = conditions; condition; condition = condition->next)
-        if (condition->handle == handle)
+        if (condition->handle == handle && condition->root == root)
             return condition;
     return NULL;
 }
@@ -37,14 +50,36 @@ void condition_drop(struct condition *condition)
     gv_free(condition);
 }
 
+void condition_running(const struct plan *plan)
+{
+    running = plan;
+}
+
+static struct condition *condition_in(const struct plan *plan, uint64_t handle)
+{
+    struct condition *found = NULL;
+    for (size_t i = 0; i < plan->count && !found; i++) {
+        const struct plan_node *node = &plan->nodes[i];
+        if (!node->bodies)
+            continue;
+        if (node->operation.conditional.condition->handle == handle)
+            found = node->operation.conditional.condition;
+        for (unsigned body = 0; body < node->operation.conditional.size && !found; body++)
+            found = condition_in(node->bodies[body], handle);
+    }
+    return found;
+}
+
 bool condition_set(uint64_t handle, uint32_t value)
 {
+    if (!running || handle >= FAR_HANDLE)
+        return false;
     pthread_mutex_lock(&driver_lock);
-    struct condition *condition = condition_find(handle);
+    struct condition *condition = condition_in(running, handle);
     if (condition)
         condition->value = value;
     pthread_mutex_unlock(&driver_lock);
-    return condition != NULL;
+    return true;
 }
 
 static CUresult handle_create(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context, unsigned initial,
@@ -64,12 +99,13 @@ static CUresult handle_create(CUgraphConditionalHandle *handle, CUgraph graph, C
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *made = (struct condition){.next = conditions,
-                               .handle = FIRST_HANDLE + ++last_handle * 16,
+                               .handle = ++outermost(graph)->handles,
                                .references = 1,
                                .context = found,
                                .initial = initial,
                                .assigned = flags & CU_GRAPH_COND_ASSIGN_DEFAULT,
-                               .graph = graph->object.id};
+                               .graph = graph->object.id,
+                               .root = outermost(graph)->object.id};
     conditions = made;
     graph->conditions[graph->condition_count++] = made;
     *handle = made->handle;
@@ -105,8 +141,8 @@ static bool size_allowed(CUgraphConditionalNodeType type, unsigned size)
 
 CUresult conditional_operation_of(struct operation *operation, CUgraph graph, CUDA_CONDITIONAL_NODE_PARAMS *parameters)
 {
-    struct condition *condition = condition_find(parameters->handle);
-    if (!graph || !condition || condition->has_node || !handle_reaches(condition, graph) ||
+    struct condition *condition = graph ? condition_find(parameters->handle, graph) : NULL;
+    if (!condition || condition->has_node || !handle_reaches(condition, graph) ||
         !size_allowed(parameters->type, parameters->size))
         return CUDA_ERROR_INVALID_VALUE;
     if (parameters->ctx && parameters->ctx != condition->context)
@@ -230,6 +266,8 @@ void conditional_adopt(CUgraph graph, uint64_t exec)
         const struct operation *operation = &graph->nodes[i]->operation;
         if (operation->kind != CU_GRAPH_NODE_TYPE_CONDITIONAL)
             continue;
+        if (operation->conditional.condition->exec != exec)
+            operation->conditional.condition->value = 0; // values belong to an exec
         operation->conditional.condition->exec = exec;
         for (unsigned body = 0; body < operation->conditional.size; body++)
             conditional_adopt(operation->conditional.bodies[body], exec);

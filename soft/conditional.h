@@ -6,14 +6,15 @@
 
 // What a conditional handle names. It lives as long as its graph and every node and exec that has it.
 struct condition {
-    struct condition *next; // of all
-    CUgraphConditionalHandle handle;
+    struct condition *next;          // of all
+    CUgraphConditionalHandle handle; // a number within the outermost graph: 1, 2, ...
     unsigned references;
     CUcontext context;
     unsigned initial; // assigned at each launch, if `assigned`
     bool assigned;
     unsigned value; // under the driver's lock
     uint64_t graph; // id of the graph it was made for
+    uint64_t root;  // and of the one that this one is inside of, or is
     bool has_node;  // a handle belongs to one node
     uint64_t exec;  // id of the exec that has it; a graph with conditional nodes is instantiated once at a time
 };
@@ -21,7 +22,13 @@ struct condition {
 struct condition *condition_keep(struct condition *condition);
 void condition_drop(struct condition *condition);
 
-// Sets the value behind a handle, as a kernel does. False: there is no such handle.
+// The calling thread runs a node of this graph from now on (NULL: of none with conditional nodes).
+struct plan;
+void condition_running(const struct plan *plan);
+
+// Sets the value behind a handle of the running graph, as a kernel does; a number that is none of its handles changes
+// nothing. False: the access would fault, because no graph with conditional nodes is running, or the number is far from
+// any handle.
 bool condition_set(uint64_t handle, uint32_t value);
 
 // The operation of a new conditional node; `bodies` and the parameters' phGraph_out receive its graphs, which the

@@ -382,9 +382,9 @@ static bool follow(struct task *task, struct task *earlier, const CUgraphEdgeDat
 
 // Makes a task for every node of a plan. All start after `begin`; the result comes after all of them, is submitted,
 // and is the caller's (NULL: memory is out, and what was made runs or will run as empty tasks). Kernels are recorded in
-// `recording`, which may be NULL.
+// `recording`, which may be NULL. `launched` is the whole graph if it has conditional nodes, else NULL.
 static struct task *launch_plan(struct plan *plan, CUcontext context, struct task *begin, struct recording *recording,
-                                bool *complete)
+                                const struct plan *launched, bool *complete)
 {
     struct task **tasks = gv_calloc(plan->count + 1, sizeof *tasks);
     struct task *end = task_new(context);
@@ -395,6 +395,7 @@ static struct task *launch_plan(struct plan *plan, CUcontext context, struct tas
         linked = task != NULL;
         if (!linked)
             break;
+        task->launched = launched;
         if (!node->dependency_count)
             linked = task_after(task, begin);
         for (size_t j = 0; j < node->dependency_count && linked; j++)
@@ -411,7 +412,7 @@ static struct task *launch_plan(struct plan *plan, CUcontext context, struct tas
         tasks[i] = task;
         if (node->child && linked) {
             // The child's nodes come after this task, and what depends on it comes after them.
-            struct task *child_end = launch_plan(node->child, context, task, recording, complete);
+            struct task *child_end = launch_plan(node->child, context, task, recording, launched, complete);
             linked = child_end != NULL;
             task_submit(task);
             task_drop(task);
@@ -452,8 +453,8 @@ static bool start_body(struct task *task)
     bool complete = true;
     if (choice == SIZE_MAX)
         return true;
-    struct task *end =
-        launch_plan(conditional->planned->bodies[choice], task->context, task, task->recording, &complete);
+    struct task *end = launch_plan(conditional->planned->bodies[choice], task->context, task, task->recording,
+                                   task->launched, &complete);
     if (!end)
         return false;
     if (conditional->type == CU_GRAPH_COND_TYPE_WHILE) {
@@ -461,6 +462,7 @@ static bool start_body(struct task *task)
         complete = complete && again && task_after(again, end);
         if (again) {
             again->operation = task->operation;
+            again->launched = task->launched;
             again->recording = recording_keep(task->recording);
             again->continuation = task_keep(task->continuation);
             complete = task_after(task->continuation, again) && complete;
@@ -522,7 +524,8 @@ static CUresult launch(CUgraphExec exec, CUstream handle)
         complete = false;
     memory_nodes(exec->plan, auto_free, false);
     struct recording *recording = recording_for_launch();
-    struct task *end = launch_plan(exec->plan, stream->context, begin, recording, &complete);
+    struct task *end = launch_plan(exec->plan, stream->context, begin, recording,
+                                   exec->plan->conditional ? exec->plan : NULL, &complete);
     recording_release(recording);
     task_drop(begin);
     if (!end)

@@ -39,6 +39,7 @@ struct CUgraph_st {
     size_t retained_count, retained_capacity;
     struct condition **conditions; // made for this graph, a reference each
     size_t condition_count, condition_capacity;
+    uint64_t handles; // how many conditional handles were made for it and for graphs inside of it
 };
 
 // Memory of an allocation node: one address for the life of the node, every clone and every exec of it.

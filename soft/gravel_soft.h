@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define GRAVEL_SOFT_API_SYMBOL "gravelSoftApi"
-enum { GRAVEL_SOFT_API_VERSION = 4 };
+enum { GRAVEL_SOFT_API_VERSION = 5 };
 
 enum gravel_soft_access_kind { GRAVEL_SOFT_READ = 0, GRAVEL_SOFT_WRITE = 1, GRAVEL_SOFT_ATOMIC = 2 };
 
@@ -46,8 +46,8 @@ typedef struct gravel_soft_api {
     // Lists the variables of the modules of the current context. Returns 0, or -1 when the driver cannot be entered.
     int (*variables)(gravel_soft_variable_callback callback, void *user);
 
-    // Sets the value behind a conditional handle at once, as a kernel would that calls cudaGraphSetConditional. May be
-    // called in a host function. Returns 0, or -1 when there is no such handle.
+    // In a host function that is a node of a graph with conditional nodes: sets the value behind one of its handles at
+    // once, as a kernel would that calls cudaGraphSetConditional. Returns 0, or -1 anywhere else.
     int (*set_condition)(uint64_t handle, uint32_t value);
 } gravel_soft_api;
 

@@ -46,7 +46,7 @@ typedef struct gravel_soft_thread {
     void *observer;                               // not NULL: the driver wants to hear of this thread's accesses
     void (*barrier)(struct gravel_soft_thread *); // NULL: the block's threads run one after another
     int barrier_missing; // set when __syncthreads was called in a kernel that did not declare it
-    int handle_unknown;  // set when a conditional handle was set that there is none of
+    int handle_unknown;  // set when a condition was set where that faults
 } gravel_soft_thread;
 
 enum gravel_soft_touch { GRAVEL_SOFT_TOUCH_READ = 0, GRAVEL_SOFT_TOUCH_WRITE = 1, GRAVEL_SOFT_TOUCH_ATOMIC = 2 };
@@ -59,7 +59,7 @@ typedef struct gravel_soft_hooks {
     void (*spin)(void *observer, uint64_t nanoseconds);
     // Not 0 while any thread has an observer: the only thing an access looks at otherwise.
     const int *observed;
-    // Sets the value behind a conditional handle. 0: there is no such handle.
+    // Sets the value behind a conditional handle of the running graph. 0: that faults.
     int (*set_condition)(uint64_t handle, uint32_t value);
     // What the calling thread does about grid dependencies: waits for the kernels in front; lets those behind begin.
     void (*grid_wait)(void);

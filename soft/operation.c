@@ -67,14 +67,20 @@ enum run_result operation_run(struct task *task, struct observer *observer)
     const struct operation *operation = task->operation;
     switch ((int)operation->kind) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
+        condition_running(task->launched);
         CUresult result = kernel_operation_run(task, observer);
+        condition_running(NULL);
         if (result != CUDA_SUCCESS)
             task_failed(task, result);
         break;
     }
     case CU_GRAPH_NODE_TYPE_MEMCPY: copy_run(&operation->copy, observer); break;
     case CU_GRAPH_NODE_TYPE_MEMSET: set_run(&operation->set, observer); break;
-    case CU_GRAPH_NODE_TYPE_HOST: run_host(&operation->host); break;
+    case CU_GRAPH_NODE_TYPE_HOST:
+        condition_running(task->launched);
+        run_host(&operation->host);
+        condition_running(NULL);
+        break;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return values_run(&operation->values, &task->progress) ? RUN_DONE : RUN_PARKED;
     case CU_GRAPH_NODE_TYPE_CONDITIONAL: exec_run_conditional(task); break;

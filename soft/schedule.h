@@ -37,6 +37,7 @@ struct task {
     struct recording *recording; // owns a reference
     CUcontext context;
     uint64_t finished_ns;          // CLOCK_MONOTONIC
+    const struct plan *launched;   // the graph it is of, if that has conditional nodes
     struct task *continuation;     // of a conditional node: counted, comes after the bodies it runs
     void (*completed)(void *user); // called under the lock when it is done; may be NULL
     void *completed_user;

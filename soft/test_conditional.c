@@ -308,33 +308,165 @@ static void a_conditional_node_can_be_part_of_a_capture(void **state)
 
 // ---- Values ----
 
-// Kernels that are no part of the graph set the value too, and without a default it stays.
+// A value without a default stays in the executable graph, and a new one begins with zero.
 static void a_value_stays_until_it_is_set(void **state)
 {
     CUgraph graph = new_graph();
     CUgraphConditionalHandle handle = handle_of(graph, 1, 0);
-    CUgraph *bodies = conditional(graph, handle, CU_GRAPH_COND_TYPE_IF, 1, NULL, NULL);
+    CUgraphNode choose;
+    CUgraph *bodies = conditional(graph, handle, CU_GRAPH_COND_TYPE_IF, 1, NULL, &choose);
     add_node(bodies[0], 1, NULL);
+    set_node(graph, 0, handle, &choose);
     CUgraphExec exec = instantiate(graph);
-    CUdeviceptr value = word(0);
-    for (int i = 1; i >= 0; i--) {
-        write_word(0, i);
-        LAUNCH(kernel("set_condition"), the.a, 1, &value, &handle);
+    const int values[] = {1, 1, 0, 1}, ran[] = {0, 1, 2, 2};
+    for (int i = 0; i < 4; i++) {
+        write_word(0, values[i]);
         run(exec);
+        assert_int_equal(read_int(word(1)), ran[i]);
+    }
+    OK(cuGraphExecDestroy(exec));
+    exec = instantiate(graph);
+    run(exec);
+    assert_int_equal(read_int(word(1)), 2);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+}
+
+static void a_default_is_assigned_once_a_launch(void **state)
+{
+    CUgraph graph = new_graph();
+    CUgraphConditionalHandle again = handle_of(graph, 1, CU_GRAPH_COND_ASSIGN_DEFAULT);
+    CUgraph *loop = conditional(graph, again, CU_GRAPH_COND_TYPE_WHILE, 1, NULL, NULL);
+    CUgraphConditionalHandle first = handle_of(loop[0], 1, CU_GRAPH_COND_ASSIGN_DEFAULT);
+    CUgraphNode choose;
+    CUgraph *bodies = conditional(loop[0], first, CU_GRAPH_COND_TYPE_IF, 1, NULL, &choose);
+    CUgraphNode once = add_node(bodies[0], 1, NULL);
+    set_node(bodies[0], 2, first, &once);
+    count_node(loop[0], 0, again, &choose);
+    CUgraphExec exec = instantiate(graph);
+    for (int launch = 1; launch <= 2; launch++) {
+        write_word(0, 4);
         run(exec);
-        assert_int_equal(read_int(word(1)), 2);
+        assert_int_equal(read_int(word(0)), 0);
+        assert_int_equal(read_int(word(1)), launch);
     }
     OK(cuGraphExecDestroy(exec));
     OK(cuGraphDestroy(graph));
 }
 
-static void handles_differ_and_are_no_small_numbers(void **state)
+// A graph and its bodies number their handles together.
+static void handles_are_numbers_of_their_graph(void **state)
 {
-    CUgraph graph = new_graph();
-    CUgraphConditionalHandle first = handle_of(graph, 0, 0), second = handle_of(graph, 0, 0);
-    assert_true(first != second);
-    assert_true(first >> 32 && second >> 32);
-    OK(cuGraphDestroy(graph));
+    for (int i = 0; i < 2; i++) {
+        CUgraph graph = new_graph();
+        CUgraphConditionalHandle handle = handle_of(graph, 0, 0);
+        assert_int_equal(handle, 1);
+        assert_int_equal(handle_of(graph, 0, 0), 2);
+        CUgraph *bodies = conditional(graph, handle, CU_GRAPH_COND_TYPE_IF, 1, NULL, NULL);
+        assert_int_equal(handle_of(bodies[0], 0, 0), 3);
+        assert_int_equal(handle_of(graph, 0, 0), 4);
+        OK(cuGraphDestroy(graph));
+    }
+}
+
+// What is set is a handle of the graph that runs, and of no other.
+static void graphs_do_not_set_each_others_handles(void **state)
+{
+    CUgraphExec execs[2];
+    CUgraph graphs[2];
+    for (int i = 0; i < 2; i++) {
+        graphs[i] = new_graph();
+        CUgraphConditionalHandle handle = handle_of(graphs[i], 0, 0);
+        CUgraphNode choose;
+        CUgraph *bodies = conditional(graphs[i], handle, CU_GRAPH_COND_TYPE_IF, 1, NULL, &choose);
+        add_node(bodies[0], 2 + i, NULL);
+        set_node(graphs[i], i, handle, &choose);
+        execs[i] = instantiate(graphs[i]);
+    }
+    write_word(0, 1); // and word 1, which the second graph sets its handle to, is 0
+    for (int launch = 0; launch < 2; launch++)
+        for (int i = 0; i < 2; i++)
+            run(execs[i]);
+    assert_int_equal(read_int(word(2)), 1);
+    assert_int_equal(read_int(word(3)), 0);
+    for (int i = 0; i < 2; i++) {
+        OK(cuGraphExecDestroy(execs[i]));
+        OK(cuGraphDestroy(graphs[i]));
+    }
+}
+
+// Numbers that are no handles of the graph change nothing.
+static void other_numbers_change_nothing(void **state)
+{
+    const CUgraphConditionalHandle numbers[] = {0, 2, 1000};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        CUgraph graph = new_graph();
+        CUgraphConditionalHandle handle = handle_of(graph, 0, CU_GRAPH_COND_ASSIGN_DEFAULT);
+        CUgraphNode set = set_node(graph, 0, numbers[i], NULL);
+        CUgraph *bodies = conditional(graph, handle, CU_GRAPH_COND_TYPE_IF, 1, &set, NULL);
+        add_node(bodies[0], 1, NULL);
+        CUgraphExec exec = instantiate(graph);
+        write_word(0, 1);
+        run(exec);
+        assert_int_equal(read_int(word(1)), 0);
+        OK(cuGraphExecDestroy(exec));
+        OK(cuGraphDestroy(graph));
+    }
+}
+
+// Where a kernel sets a condition without a graph that has any, or an address far from all, the context is lost.
+enum lost { PLAIN_LAUNCH, GRAPH_WITHOUT_CONDITIONS, FAR_NUMBER };
+
+static void lose_a_context(enum lost how)
+{
+    CUcontext context;
+    CUmodule module;
+    CUstream stream;
+    CUfunction set;
+    CUdeviceptr value;
+    OK(cuCtxCreate(&context, NULL, 0, 0));
+    OK(cuModuleLoad(&module, test_kernels()));
+    OK(cuModuleGetFunction(&set, module, "set_condition"));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&value, 4));
+    CUgraph graph = new_graph(), *bodies = NULL;
+    CUgraphExec exec = NULL;
+    CUgraphNode node;
+    CUgraphConditionalHandle handle = 1;
+    if (how == FAR_NUMBER) {
+        OK(cuGraphConditionalHandleCreate(&handle, graph, context, 0, 0));
+        CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+        params.conditional.handle = handle;
+        params.conditional.type = CU_GRAPH_COND_TYPE_IF;
+        params.conditional.size = 1;
+        OK(cuGraphAddNode(&node, graph, NULL, NULL, 0, &params));
+        bodies = params.conditional.phGraph_out;
+        handle = 0xdeadbeef12345678;
+    }
+    void *arguments[] = {&value, &handle};
+    CUDA_KERNEL_NODE_PARAMS params = {set, 1, 1, 1, 1, 1, 1, 0, arguments, NULL, NULL, NULL};
+    OK(cuGraphAddKernelNode(&node, bodies ? bodies[0] : graph, NULL, 0, &params));
+    if (bodies) // at the root, where it runs
+        OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &params));
+    if (how == PLAIN_LAUNCH) {
+        OK(cuLaunchKernel(set, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+    } else {
+        OK(cuGraphInstantiate(&exec, graph, 0));
+        OK(cuGraphLaunch(exec, stream));
+    }
+    FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(stream));
+    FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+    cuGraphExecDestroy(exec);
+    cuGraphDestroy(graph);
+    cuCtxDestroy(context);
+    OK(cuCtxSetCurrent(the.context));
+}
+
+static void setting_outside_of_such_a_graph_is_an_illegal_address(void **state)
+{
+    lose_a_context(PLAIN_LAUNCH);
+    lose_a_context(GRAPH_WITHOUT_CONDITIONS);
+    lose_a_context(FAR_NUMBER);
 }
 
 // ---- Changes ----
@@ -495,7 +627,11 @@ int main(void)
         cmocka_unit_test_setup(a_body_can_be_captured, clear),
         cmocka_unit_test_setup(a_conditional_node_can_be_part_of_a_capture, clear),
         cmocka_unit_test_setup(a_value_stays_until_it_is_set, clear),
-        cmocka_unit_test_setup(handles_differ_and_are_no_small_numbers, clear),
+        cmocka_unit_test_setup(a_default_is_assigned_once_a_launch, clear),
+        cmocka_unit_test_setup(handles_are_numbers_of_their_graph, clear),
+        cmocka_unit_test_setup(graphs_do_not_set_each_others_handles, clear),
+        cmocka_unit_test_setup(other_numbers_change_nothing, clear),
+        cmocka_unit_test_setup(setting_outside_of_such_a_graph_is_an_illegal_address, clear),
         cmocka_unit_test_setup(an_update_takes_defaults_and_bodies, clear),
         cmocka_unit_test_setup(nodes_in_bodies_can_be_changed, clear),
         cmocka_unit_test_setup(handles_and_nodes_are_checked, clear),

@@ -1,87 +1,97 @@
 // The values behind a graph's conditional handles in an armed replay.
 //
-// A program's handle can neither be read nor be given to a node of another graph. So each has a handle of gravel's own
-// in its place: the kernels of the replay get that one in their parameters and set it, and a small graph of gravel's
-// own, a conditional node whose bodies only write to a word of host memory, tells what it is. docs/recorder.md has the
-// reasons.
+// A handle is a number within the graph that runs: what a kernel sets can be seen only in a graph that has a handle of
+// that number, with a conditional node of its own. So each kernel of a replay runs in a graph of gravel's own, with as
+// many handles as the program's, each assigned the value that it has by then, and behind the kernel one conditional
+// node a handle, the observer, whose bodies only store a number in host memory. docs/recorder.md has the reasons.
 #ifndef GV_RECORD_CONDITION_H
 #define GV_RECORD_CONDITION_H
 
 #include "record/graph.h"
 #include "record/source.h"
 
-// Page-locked host memory as both sides see it.
-typedef struct gv_host_word {
-    volatile uint32_t *host;
-    CUdeviceptr device;
-} gv_host_word;
+// Words of page-locked memory, one for each handle (device/condition.h), by host address or device address.
+#define GV_CONDITION_WORDS(type)                                                      \
+    struct {                                                                          \
+        type seen; /* what the observers of the replay's stream store */              \
+        type side; /* those of a branch that runs beside it */                        \
+        type base; /* what of `side` has been taken over into `seen` */               \
+        type less; /* 1: the handle is of a SWITCH, whose value is its word less 1 */ \
+    }
 
-// One conditional node with what stands in its handle's place.
-typedef struct gv_condition_value {
-    const gv_snapshot_node *node;
-    CUgraphConditionalHandle own;
-    CUgraph graph; // what the observer is made from
-    CUgraphExec observer;
-    gv_host_word word; // the observer's: 0 no body, else the body's index + 1
-} gv_condition_value;
+// One node that sets all handles of its graph from words. Stays until the graph has run.
+typedef struct gv_condition_setter {
+    GV_CONDITION_WORDS(volatile uint32_t *) host;
+    GV_CONDITION_WORDS(CUdeviceptr) device;
+    bool merge;     // `side` and `base` count
+    uint32_t count; // handles 1 .. count
+    uint32_t extra; // handle count + 1 gets the value of handle extra + 1; `count`: there is none
+} gv_condition_setter;
 
 struct gv_conditions {
-    gv_condition_value *values; // one for each conditional node, an outer one before those in its bodies
-    size_t count, capacity;
+    const gv_snapshot_node **nodes; // by handle - 1; NULL where no node has it
+    uint32_t count;
+    CUcontext context;
+    void *block; // of all words
+    gv_condition_setter words;
+    uint32_t *values; // the words as they stand, while the host knows them
+    enum {
+        GV_CONDITIONS_KNOWN,   // in `values`
+        GV_CONDITIONS_RUNNING, // a kernel whose observers store to `seen` is running
+        GV_CONDITIONS_DEVICE   // in `seen`, when the stream gets there
+    } state;
+    bool split; // a branch keeps its own in `side`
     bool noted; // what is doubtful about the order of setting and deciding has been written down
 
-    // Graphs of a replay's own that were launched and may still run: kept until the next replay, when all is idle.
-    struct {
+    // Graphs that were launched and may still run, with what they read.
+    struct gv_condition_launch {
         CUgraph graph;
         CUgraphExec exec;
+        gv_condition_setter *setter;
     } * launched;
     size_t launched_count, launched_capacity;
 };
 
-// Makes the values of all conditional nodes of a snapshot, and tries each: that a kernel's setting reaches the
-// observer, and stays. The source is open. GV_ERR_MISSING and the like: the reason why this graph cannot be run node by
-// node.
+// Makes ready for all conditional nodes of a snapshot, and tries out on handles of gravel's own what is relied on. The
+// source is open. A failure has the reason why this graph cannot be run node by node.
 gv_status gv_conditions_create(const gv_snapshot *snapshot, const gv_recording_source *source, CUcontext context,
                                CUstream stream, gv_conditions **conditions, gv_error *error);
 void gv_conditions_free(gv_conditions *conditions);
 
 // A launch begins in an idle context: handles with a default get it.
-gv_status gv_conditions_begin(gv_conditions *conditions, const gv_recording_source *source, CUstream stream,
-                              gv_error *error);
+void gv_conditions_begin(gv_conditions *conditions);
 
-// Takes a graph over that was launched. False when memory is out.
-bool gv_conditions_keep(gv_conditions *conditions, CUgraph graph, CUgraphExec exec);
+// The index of the body that a conditional node would run now, or SIZE_MAX. The host knows the values.
+size_t gv_conditions_choice(const gv_conditions *conditions, const gv_snapshot_node *node);
 
-gv_condition_value *gv_condition_of(const gv_conditions *conditions, const gv_snapshot_node *node);
+// Enqueues a kernel node in a graph of its own with observers, and does not wait. The host knows the values; afterwards
+// it does again when the stream is idle and gv_conditions_ran was called.
+CUresult gv_conditions_launch(gv_conditions *conditions, CUgraphNode kernel, CUstream stream);
+void gv_conditions_ran(gv_conditions *conditions);
 
-// What the node would run now: an index of a body, or SIZE_MAX. Waits for the stream; CUDA_ERROR_NOT_READY after a
-// while.
-CUresult gv_condition_observe(const gv_condition_value *value, CUstream stream, size_t *body);
+// From now on a branch that begins here goes on beside what the replay's stream does.
+void gv_conditions_split(gv_conditions *conditions);
 
-// Enqueues, without waiting: the value behind `handle` becomes one that decides as `value` does at that point of the
-// stream.
-gv_status gv_condition_pass_on(const gv_condition_value *value, CUgraphConditionalHandle handle,
-                               const gv_recording_source *source, CUstream stream, gv_error *error);
+// What a graph is made of that is enqueued without waiting: called with the graph and what has to come in front.
+// `extra`, unless 0, is a handle that has the value of `node`'s by then.
+typedef CUresult (*gv_condition_build)(CUgraph graph, CUgraphConditionalHandle extra, const CUgraphNode *after,
+                                       size_t count, CUgraphNode *made, void *user);
 
-// ---- Kernel parameters ----
+// Enqueues, without waiting: a graph whose handles have the values that they have when the stream gets there, and in it
+// what `build` makes. `inside`, unless NULL, says which handles (by number - 1) have a conditional node in there, made
+// by `build`; for all others there is an observer behind it. `node`, unless NULL, is the conditional node that is
+// handed over; `side`: the stream is that of the branch beside.
+CUresult gv_conditions_enqueue(gv_conditions *conditions, const gv_recording_source *source, const bool *inside,
+                               const gv_snapshot_node *node, gv_condition_build build, void *user, CUstream stream,
+                               bool side, gv_error *error);
 
-// A kernel's parameters with other handles in place of the program's. Points into itself: not to be moved.
-typedef struct gv_own_parameters {
-    CUDA_KERNEL_NODE_PARAMS params;
-    void *extra[5];
-    size_t block_size;
-    unsigned char *block; // owned
-    void **pointers;      // owned
-} gv_own_parameters;
+// The same of a kernel node.
+CUresult gv_conditions_enqueue_kernel(gv_conditions *conditions, const gv_recording_source *source, CUgraphNode kernel,
+                                      CUstream stream, bool side, gv_error *error);
 
-// Which of the handles a kernel is given: sets given[i] for values[i]. False when none is.
+// Which handles (by number - 1) occur among a kernel's parameters: sets given[i]. False when none does. A number that
+// is equal by chance counts too.
 bool gv_conditions_given(const gv_conditions *conditions, CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params,
                          bool *given);
-
-// Puts `handles` (one for each value; NULL: the own ones) in the place of the program's. When the kernel is given none,
-// own->params are the program's. False when memory is out.
-bool gv_conditions_substitute(const gv_conditions *conditions, const CUgraphConditionalHandle *handles,
-                              CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params, gv_own_parameters *own);
-void gv_own_parameters_free(gv_own_parameters *own);
 
 #endif

@@ -68,7 +68,7 @@ static void gather(parties *all, const gv_snapshot *snapshot, place *at)
                     add_party(all, &all->setters, &all->setter_count, &all->setter_capacity, at, v);
         }
         for (size_t v = 0; node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && v < all->conditions->count; v++)
-            if (all->conditions->values[v].node == node)
+            if (all->conditions->nodes[v] == node)
                 add_party(all, &all->deciders, &all->decider_count, &all->decider_capacity, at, v);
         for (size_t body = 0; body < node->body_count; body++)
             gather(all, node->bodies[body], at);
@@ -141,40 +141,43 @@ static uint32_t node_of(const party *p)
     return p->at.steps[p->at.depth - 1].node;
 }
 
+// The level of the innermost conditional node around a place, or -1.
+static int conditional_around(const place *at)
+{
+    for (int i = (int)at->depth - 2; i >= 0; i--)
+        if (at->steps[i].snapshot->nodes[at->steps[i].node].type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+            return i;
+    return -1;
+}
+
 static gv_status check_decider(const parties *all, const party *decider, gv_error *error)
 {
-    const gv_condition *condition = &all->conditions->values[decider->value].node->condition;
-    int loop = loop_around(&decider->at);
-    bool any = false, inside = false, before = false, before_in_loop = false;
+    const gv_condition *condition = &all->conditions->nodes[decider->value]->condition;
+    int around = conditional_around(&decider->at);
+    bool before = false, before_in_body = false;
     for (size_t i = 0; i < all->setter_count; i++) {
         const party *setter = &all->setters[i];
         unsigned level;
         if (setter->value != decider->value)
             continue;
-        any = true;
-        enum relation relation = relate(&setter->at, &decider->at, &level);
-        bool certain = relation == BEFORE && always_runs(&setter->at, level);
-        inside |= relation == INSIDE;
+        bool certain = relate(&setter->at, &decider->at, &level) == BEFORE && always_runs(&setter->at, level);
         before |= certain;
-        before_in_loop |= certain && (int)level > loop;
+        before_in_body |= certain && (int)level > around;
     }
-    bool is_loop = condition->type == CU_GRAPH_COND_TYPE_WHILE;
-    if (!any || (is_loop && !inside))
-        return gv_fail(
-            error, GV_ERR_MISSING,
-            "no kernel %s is given the handle of conditional node #%u as a parameter: what sets it cannot be "
-            "followed",
-            is_loop ? "in its body" : "of the graph", node_of(decider));
     if (!condition->assigned && !before)
         return gv_fail(error, GV_ERR_MISSING,
                        "conditional node #%u has no default, and no kernel in front of it is given its handle: it may "
                        "decide by what an earlier launch has set",
                        node_of(decider));
-    if (condition->assigned && loop >= 0 && !before_in_loop)
+    // When a replay cannot go on node by node, the node around this one is handed over whole, and the value of this
+    // one's handle is lost behind it.
+    place outer = decider->at;
+    outer.depth = (unsigned)(around + 1);
+    if (around >= 0 && loop_around(&outer) >= 0 && !before_in_body)
         return gv_fail(
             error, GV_ERR_MISSING,
-            "conditional node #%u lies in a loop, and in the loop no kernel in front of it is given its handle: "
-            "whether its default is assigned in each iteration is not documented",
+            "conditional node #%u lies in another one that lies in a loop, and in there no kernel in front of "
+            "it is given its handle: it may decide by what an earlier iteration has set",
             node_of(decider));
     return GV_OK;
 }
@@ -227,16 +230,46 @@ static gv_status check_parties(const gv_snapshot *snapshot, gv_conditions *condi
 
 // ---- Making ready --------------------------------------------------------------------------------------------
 
-static bool has_conditionals(const gv_snapshot *snapshot)
+static bool has_conditionals(const gv_snapshot *snapshot, bool *in_child)
 {
-    for (size_t i = 0; i < snapshot->node_count; i++)
-        if (snapshot->nodes[i].type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
-            return true;
-    return false;
+    bool any = false;
+    for (size_t i = 0; i < snapshot->node_count; i++) {
+        const gv_snapshot_node *node = &snapshot->nodes[i];
+        bool inside = false;
+        for (size_t body = 0; body < node->body_count; body++)
+            inside |= has_conditionals(node->bodies[body], in_child);
+        *in_child |= inside && node->type == CU_GRAPH_NODE_TYPE_GRAPH;
+        any |= inside || node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    }
+    return any;
 }
 
-// Graphs with conditional nodes that gravel launches run while no module is patched: it is not known whether patched
-// kernels may stand in them. False: patching failed again, and the source is closed.
+gv_status gv_conditionals_open(gv_replay *run, gv_snapshot *snapshot, gv_error *error)
+{
+    bool in_child = false;
+    gv_status status = GV_OK;
+    if (!has_conditionals(snapshot, &in_child))
+        return GV_OK;
+    if (in_child)
+        return gv_fail(error, GV_ERR_MISSING, "a child graph of it has conditional nodes");
+    if (!run->source->add_setter)
+        return gv_fail(error, GV_ERR_MISSING, "this gravel was built without the device code that sets conditions");
+    if (run->source->open_graphs)
+        status = run->source->open_graphs(error);
+    if (status == GV_OK && !snapshot->conditions)
+        status = gv_conditions_create(snapshot, run->source, run->context, run->stream, &snapshot->conditions, error);
+    if (status == GV_OK)
+        status = check_parties(snapshot, snapshot->conditions, error);
+    if (status == GV_OK) {
+        gv_conditions_begin(snapshot->conditions);
+        run->conditions = snapshot->conditions;
+    }
+    return status;
+}
+
+// ---- Running -------------------------------------------------------------------------------------------------
+
+// A graph whose conditional nodes the driver runs itself runs without patches: nothing of it is to be recorded.
 static void suspend(gv_replay *run)
 {
     if (run->source->suspend && !run->source_closed && !run->left_running)
@@ -252,30 +285,6 @@ static void resume(gv_replay *run, uint32_t index)
     run->source->close();
     run->source_closed = run->unrecorded = true;
 }
-
-gv_status gv_conditionals_open(gv_replay *run, gv_snapshot *snapshot, gv_error *error)
-{
-    if (!has_conditionals(snapshot))
-        return GV_OK;
-    if (!run->source->set_condition)
-        return gv_fail(error, GV_ERR_MISSING, "this gravel was built without the device code that sets conditions");
-    suspend(run);
-    gv_status status = GV_OK;
-    if (!snapshot->conditions)
-        status = gv_conditions_create(snapshot, run->source, run->context, run->stream, &snapshot->conditions, error);
-    if (status == GV_OK)
-        status = check_parties(snapshot, snapshot->conditions, error);
-    if (status == GV_OK)
-        status = gv_conditions_begin(snapshot->conditions, run->source, run->stream, error);
-    resume(run, 0);
-    if (status == GV_OK && run->source_closed)
-        status = gv_fail(error, GV_ERR_IO, "%s", run->reason);
-    if (status == GV_OK)
-        run->conditions = snapshot->conditions;
-    return status;
-}
-
-// ---- Running -------------------------------------------------------------------------------------------------
 
 static void begin_execution(gv_replay *run, const gv_snapshot *body)
 {
@@ -296,6 +305,8 @@ static void launch_rest(gv_replay *run, const gv_snapshot *snapshot, uint32_t in
         run->unrecorded = run->left_running = true; // the patches are off: what is still running has none
     else if (result != CUDA_SUCCESS)
         gv_replay_error(run, snapshot, index, result);
+    else if (!run->left_running)
+        gv_conditions_ran(run->conditions);
     resume(run, index);
 }
 
@@ -303,7 +314,6 @@ void gv_conditional_run(gv_replay *run, const gv_snapshot *snapshot, uint32_t in
                         void (*run_body)(gv_replay *run, const gv_snapshot *body))
 {
     const gv_snapshot_node *node = &snapshot->nodes[index];
-    const gv_condition_value *value = gv_condition_of(run->conditions, node);
     bool loop = node->condition.type == CU_GRAPH_COND_TYPE_WHILE;
     uint64_t outer = run->execution;
     for (uint64_t iteration = 0;; iteration++) {
@@ -315,14 +325,7 @@ void gv_conditional_run(gv_replay *run, const gv_snapshot *snapshot, uint32_t in
                 gv_replay_error(run, snapshot, index, result);
             return;
         }
-        size_t body = SIZE_MAX;
-        suspend(run);
-        CUresult result = gv_condition_observe(value, run->stream, &body);
-        resume(run, index);
-        if (result != CUDA_SUCCESS) {
-            gv_replay_error(run, snapshot, index, result);
-            return;
-        }
+        size_t body = gv_conditions_choice(run->conditions, node);
         if (body >= node->body_count)
             return;
         if (loop && iteration >= gv_state.options.loop_iterations) {
@@ -344,54 +347,41 @@ void gv_conditional_run(gv_replay *run, const gv_snapshot *snapshot, uint32_t in
 // ---- As a graph ----------------------------------------------------------------------------------------------
 
 typedef struct building {
-    gv_replay *run;
-    CUgraph root;
-    CUgraphConditionalHandle *handles; // for each value: that of the graph in the making, or the own one
-    bool *inside;                      // for each value: its node is in the graph
+    CUcontext context;
+    const gv_snapshot_node *node;
 } building;
 
-static CUresult make_handles(building *b, const gv_snapshot_node *node)
+static void mark_inside(const gv_snapshot_node *node, bool *inside)
 {
-    const gv_conditions *conditions = b->run->conditions;
-    for (size_t v = 0; v < conditions->count; v++) {
-        if (conditions->values[v].node != node)
-            continue;
-        CUresult result = gv_cuda.cuGraphConditionalHandleCreate(&b->handles[v], b->root, b->run->context, 0, 0);
-        if (result != CUDA_SUCCESS)
-            return result;
-        b->inside[v] = true;
-    }
+    inside[node->condition.handle - 1] = true;
     for (size_t body = 0; body < node->body_count; body++)
-        for (size_t i = 0; i < node->bodies[body]->node_count; i++) {
-            CUresult result = make_handles(b, &node->bodies[body]->nodes[i]);
-            if (result != CUDA_SUCCESS)
-                return result;
-        }
-    return CUDA_SUCCESS;
+        for (size_t i = 0; i < node->bodies[body]->node_count; i++)
+            if (node->bodies[body]->nodes[i].type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+                mark_inside(&node->bodies[body]->nodes[i], inside);
 }
 
-static CUresult add_nodes(building *b, CUgraph to, const gv_snapshot *from);
+static CUresult add_nodes(const building *b, CUgraph to, const gv_snapshot *from);
 
-static CUresult add_conditional(building *b, CUgraph to, const gv_snapshot_node *node, const CUgraphNode *after,
-                                size_t count, CUgraphNode *made)
+static CUresult add_conditional(const building *b, CUgraph to, const gv_snapshot_node *node,
+                                CUgraphConditionalHandle handle, const CUgraphNode *after, size_t count,
+                                CUgraphNode *made)
 {
-    const gv_conditions *conditions = b->run->conditions;
     CUgraphNodeParams params;
     memset(&params, 0, sizeof params);
     params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    params.conditional.handle = b->handles[gv_condition_of(conditions, node) - conditions->values];
+    params.conditional.handle = handle;
     params.conditional.type = node->condition.type;
     params.conditional.size = node->condition.size;
-    params.conditional.ctx = b->run->context;
+    params.conditional.ctx = b->context;
     CUresult result = gv_cuda.cuGraphAddNode(made, to, after, NULL, count, &params);
     for (size_t body = 0; body < node->body_count && result == CUDA_SUCCESS; body++)
         result = add_nodes(b, params.conditional.phGraph_out[body], node->bodies[body]);
     return result;
 }
 
-// A child graph is made anew: its kernels may be given handles too.
-static CUresult add_child(building *b, CUgraph to, const gv_snapshot_node *node, const CUgraphNode *after, size_t count,
-                          CUgraphNode *made)
+// A child graph is made anew: a node of it may be switched off.
+static CUresult add_child(const building *b, CUgraph to, const gv_snapshot_node *node, const CUgraphNode *after,
+                          size_t count, CUgraphNode *made)
 {
     CUgraph child = NULL;
     CUresult result = gv_cuda.cuGraphCreate(&child, 0);
@@ -404,26 +394,9 @@ static CUresult add_child(building *b, CUgraph to, const gv_snapshot_node *node,
     return result;
 }
 
-static CUresult add_kernel(building *b, CUgraph to, const gv_snapshot_node *node, const CUgraphNode *after,
-                           size_t count, CUgraphNode *made)
-{
-    CUDA_KERNEL_NODE_PARAMS params;
-    gv_own_parameters own;
-    memset(&params, 0, sizeof params);
-    CUresult result = gv_cuda.cuGraphKernelNodeGetParams(node->node, &params);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!gv_conditions_substitute(b->run->conditions, b->handles, params.func ? params.func : (CUfunction)params.kern,
-                                  &params, &own))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = gv_copy_node(to, node->node, node->type, &own.params, b->run->context, after, count, made);
-    gv_own_parameters_free(&own);
-    return result;
-}
-
 // Adds all nodes of a snapshot, ordered by all its edges: programmatic overlap is left out, which no patched graph
 // bears.
-static CUresult add_nodes(building *b, CUgraph to, const gv_snapshot *from)
+static CUresult add_nodes(const building *b, CUgraph to, const gv_snapshot *from)
 {
     CUgraphNode *made = gv_calloc(from->node_count, sizeof(CUgraphNode));
     CUgraphNode *after = gv_calloc(from->node_count, sizeof(CUgraphNode));
@@ -438,57 +411,37 @@ static CUresult add_nodes(building *b, CUgraph to, const gv_snapshot *from)
         if (node->disabled)
             result = gv_cuda.cuGraphAddEmptyNode(&made[index], to, after, count);
         else if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
-            result = add_conditional(b, to, node, after, count, &made[index]);
+            result = add_conditional(b, to, node, node->condition.handle, after, count, &made[index]);
         else if (node->type == CU_GRAPH_NODE_TYPE_GRAPH)
             result = add_child(b, to, node, after, count, &made[index]);
-        else if (node->type == CU_GRAPH_NODE_TYPE_KERNEL)
-            result = add_kernel(b, to, node, after, count, &made[index]);
         else
-            result = gv_copy_node(to, node->node, node->type, NULL, b->run->context, after, count, &made[index]);
+            result = gv_copy_node(to, node->node, node->type, NULL, b->context, after, count, &made[index]);
     }
     gv_free(made);
     gv_free(after);
     return result;
 }
 
+static CUresult build_conditional(CUgraph graph, CUgraphConditionalHandle extra, const CUgraphNode *after, size_t count,
+                                  CUgraphNode *made, void *user)
+{
+    const building *b = user;
+    return add_conditional(b, graph, b->node, extra ? extra : b->node->condition.handle, after, count, made);
+}
+
 CUresult gv_conditional_launch(gv_replay *run, const gv_snapshot *snapshot, uint32_t index, CUstream stream)
 {
     const gv_snapshot_node *node = &snapshot->nodes[index];
-    gv_conditions *conditions = run->conditions;
-    building b = {.run = run,
-                  .handles = gv_calloc(conditions->count, sizeof *b.handles),
-                  .inside = gv_calloc(conditions->count, sizeof *b.inside)};
-    CUgraphExec exec = NULL;
-    CUgraphNode made = NULL;
+    building b = {run->context, node};
     gv_error error = {0};
-    CUresult result = b.handles && b.inside ? gv_cuda.cuGraphCreate(&b.root, 0) : CUDA_ERROR_OUT_OF_MEMORY;
-    for (size_t v = 0; v < conditions->count && result == CUDA_SUCCESS; v++)
-        b.handles[v] = conditions->values[v].own;
-    if (result == CUDA_SUCCESS)
-        result = make_handles(&b, node);
-    if (result == CUDA_SUCCESS)
-        result = add_conditional(&b, b.root, node, NULL, 0, &made);
-    if (result == CUDA_SUCCESS)
-        result = gv_cuda.cuGraphInstantiateWithFlags(&exec, b.root, 0);
-    for (size_t v = 0; v < conditions->count && result == CUDA_SUCCESS; v++)
-        if (b.inside[v] &&
-            gv_condition_pass_on(&conditions->values[v], b.handles[v], run->source, stream, &error) != GV_OK)
-            result = CUDA_ERROR_UNKNOWN;
-    if (result == CUDA_SUCCESS)
-        result = gv_cuda.cuGraphLaunch(exec, stream);
-    // A loop has ended with zero; an outer one may come to it again.
-    if (result == CUDA_SUCCESS && node->condition.type == CU_GRAPH_COND_TYPE_WHILE &&
-        run->source->set_condition(stream, gv_condition_of(conditions, node)->own, NULL, 0, &error) != GV_OK)
-        result = CUDA_ERROR_UNKNOWN;
+    bool *inside = gv_calloc(run->conditions->count, sizeof *inside);
+    if (!inside)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    mark_inside(node, inside);
+    CUresult result = gv_conditions_enqueue(run->conditions, run->source, inside, node, build_conditional, &b, stream,
+                                            stream == run->side, &error);
     if (error.text[0])
         gv_replay_fail(run, index, "conditional node #%u could not be launched as it is: %.200s", index, error.text);
-    if (!exec || !gv_conditions_keep(run->conditions, b.root, exec)) {
-        if (exec)
-            gv_cuda.cuGraphExecDestroy(exec);
-        if (b.root)
-            gv_cuda.cuGraphDestroy(b.root);
-    }
-    gv_free(b.handles);
-    gv_free(b.inside);
+    gv_free(inside);
     return result;
 }

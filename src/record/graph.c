@@ -30,14 +30,15 @@ typedef struct place_row {
     struct place_row *next; // of the same graph
 } place_row;
 
-// A conditional handle, known as long as its graph is.
+// A conditional handle, known as long as its graph is. Handles are numbers that mean something only within one graph
+// and the bodies of its conditional nodes, which share them.
 typedef struct handle_row {
     gv_condition condition;
-    struct handle_row *next; // of the same graph
+    struct handle_row *next; // of the same outermost graph
 } handle_row;
 
-static gv_handle_map handles;    // conditional handle -> handle_row *
-static gv_handle_map handles_of; // graph handle -> its first handle_row *
+static gv_handle_map handles_of; // outermost graph -> its first handle_row *
+static gv_handle_map outermost;  // body of a conditional node -> the graph that all is inside of
 static gv_handle_map places;     // node handle -> place_row *
 static gv_handle_map places_of;  // graph handle -> its first place_row *
 static atomic_ullong next_order;
@@ -230,13 +231,19 @@ void gv_graph_copied(CUgraph original, CUgraph copy)
 }
 
 // Under the lock.
+static CUgraph outermost_of(CUgraph graph)
+{
+    uint64_t found = gv_handle_map_get(&outermost, (uintptr_t)graph);
+    return found ? (CUgraph)(uintptr_t)found : graph;
+}
+
+// Under the lock.
 static void forget_handles(CUgraph graph)
 {
+    gv_handle_map_take(&outermost, (uintptr_t)graph);
     handle_row *row = (handle_row *)(uintptr_t)gv_handle_map_take(&handles_of, (uintptr_t)graph);
     while (row) {
         handle_row *next = row->next;
-        if (gv_handle_map_get(&handles, row->condition.handle) == (uintptr_t)row)
-            gv_handle_map_take(&handles, row->condition.handle);
         gv_free(row);
         row = next;
     }
@@ -303,11 +310,10 @@ void gv_handle_created(CUgraph graph, CUgraphConditionalHandle handle, CUcontext
     row->condition = (gv_condition){
         .handle = handle, .initial = initial, .assigned = flags & CU_GRAPH_COND_ASSIGN_DEFAULT, .context = context};
     pthread_mutex_lock(&lock);
+    graph = outermost_of(graph);
     row->next = (handle_row *)(uintptr_t)gv_handle_map_get(&handles_of, (uintptr_t)graph);
-    if (gv_handle_map_set(&handles_of, (uintptr_t)graph, (uintptr_t)row)) {
-        gv_handle_map_set(&handles, handle, (uintptr_t)row);
+    if (gv_handle_map_set(&handles_of, (uintptr_t)graph, (uintptr_t)row))
         row = NULL;
-    }
     pthread_mutex_unlock(&lock);
     gv_free(row);
 }
@@ -320,7 +326,12 @@ void gv_conditional_added(CUgraph graph, CUgraphNode node, const CUDA_CONDITIONA
     remember_bodies(graph, node, params->phGraph_out, params->size);
     pthread_mutex_lock(&lock);
     place_row *row = (place_row *)(uintptr_t)gv_handle_map_get(&places, (uintptr_t)node);
-    const handle_row *handle = (const handle_row *)(uintptr_t)gv_handle_map_get(&handles, params->handle);
+    CUgraph whole = outermost_of(graph);
+    const handle_row *handle = (const handle_row *)(uintptr_t)gv_handle_map_get(&handles_of, (uintptr_t)whole);
+    while (handle && handle->condition.handle != params->handle)
+        handle = handle->next;
+    for (unsigned i = 0; i < params->size; i++)
+        gv_handle_map_set(&outermost, (uintptr_t)params->phGraph_out[i], (uintptr_t)whole);
     if (row && row->graph == graph && row->bodies && handle) {
         row->place.condition = handle->condition;
         row->place.condition.type = params->type;
@@ -675,7 +686,7 @@ void gv_exec_take_known(gv_exec *exec, gv_known *known)
 void gv_graphs_forget(void)
 {
     gv_handle_map empty = {0};
-    places = places_of = execs = origins = handles = handles_of = empty;
+    places = places_of = execs = origins = handles_of = outermost = empty;
     atomic_store(&captures, 0);
     atomic_store(&next_order, 0);
     pthread_mutex_init(&lock, NULL);

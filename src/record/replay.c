@@ -214,10 +214,12 @@ static CUresult launch_recorded(gv_replay *run, const gv_snapshot_node *node, co
                                 CUfunction function, gv_status *status, gv_error *error)
 {
     bool held = false;
-    if (run->wait_asked)
+    if (run->wait_asked && !run->conditions)
         run->source->expect_wait(function, &held);
     *status = run->source->before(error);
-    CUresult result = launch_kernel(node, params, function, run->stream, held);
+    // A kernel that sets a condition must run in a graph that has it, and any kernel of such a graph may.
+    CUresult result = run->conditions ? gv_conditions_launch(run->conditions, node->node, run->stream)
+                                      : launch_kernel(node, params, function, run->stream, held);
     if (held)
         run->source->release(result == CUDA_SUCCESS);
     if (held && result != CUDA_SUCCESS)
@@ -233,6 +235,10 @@ static void note_wait(gv_replay *run, bool observed, const char *reason, unsigne
         return;
     if (!observed) {
         gv_wait_unknown(&run->wait, reason);
+        return;
+    }
+    if (run->conditions) {
+        gv_wait_unknown(&run->wait, "it was recorded in a graph of its own, because its graph has conditional nodes");
         return;
     }
     gv_node_ranges_clear(&run->wait.early);
@@ -307,6 +313,8 @@ static void leave_branch(gv_replay *run, const gv_snapshot *snapshot, uint32_t i
         return;
     }
     mark_followers(snapshot, index, follows);
+    if (run->conditions)
+        gv_conditions_split(run->conditions);
     for (size_t i = 0; i < snapshot->node_count; i++) {
         uint32_t other = snapshot->order[i];
         if (!done[other] && !follows[other]) {
@@ -371,6 +379,8 @@ static enum outcome await(gv_replay *run, const gv_snapshot *snapshot, uint32_t 
         gv_replay_error(run, snapshot, index, result);
         return FAILED;
     }
+    if (run->conditions)
+        gv_conditions_ran(run->conditions);
     return stalled ? NEEDED_OTHERS : RAN_ALONE;
 }
 
@@ -477,11 +487,6 @@ static void run_kernel(gv_replay *run, const gv_snapshot *snapshot, uint32_t ind
         gv_replay_error(run, snapshot, index, result);
         return;
     }
-    gv_own_parameters own;
-    if (!gv_conditions_substitute(run->conditions, NULL, function, &params, &own)) {
-        give_up_recording(run, snapshot, index, CUDA_ERROR_OUT_OF_MEMORY);
-        return;
-    }
     gv_node_ranges_clear(&run->ranges);
     gv_node_ranges_clear(&run->extents);
     run->wait_asked = gv_is_programmatic(&run->programmatic, snapshot, index);
@@ -491,8 +496,7 @@ static void run_kernel(gv_replay *run, const gv_snapshot *snapshot, uint32_t ind
     if (run->opaque)
         gv_opaque_before(run->opaque, function, &params, flags);
     gv_status status;
-    result = launch_recorded(run, node, &own.params, function, &status, &error);
-    gv_own_parameters_free(&own);
+    result = launch_recorded(run, node, &params, function, &status, &error);
     if (result != CUDA_SUCCESS) {
         run->wait_asked = false;
         give_up_recording(run, snapshot, index, result);
@@ -658,17 +662,18 @@ static void run_unrecorded(gv_replay *run, const gv_snapshot *snapshot, uint32_t
             run_unrecorded(run, node->bodies[0], node->bodies[0]->order[i], stream);
         return;
     }
-    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL && run->conditions) {
+        gv_error error = {0};
+        result =
+            gv_conditions_enqueue_kernel(run->conditions, run->source, node->node, stream, stream == run->side, &error);
+        if (error.text[0])
+            gv_replay_fail(run, index, "node #%u could not be launched as it is: %.200s", index, error.text);
+    } else if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
         CUDA_KERNEL_NODE_PARAMS params;
         memset(&params, 0, sizeof params);
-        gv_own_parameters own = {0};
         result = gv_cuda.cuGraphKernelNodeGetParams(node->node, &params);
-        CUfunction function = params.func ? params.func : (CUfunction)params.kern;
-        if (result == CUDA_SUCCESS && !gv_conditions_substitute(run->conditions, NULL, function, &params, &own))
-            result = CUDA_ERROR_OUT_OF_MEMORY;
         if (result == CUDA_SUCCESS)
-            result = launch_kernel(node, &own.params, function, stream, false);
-        gv_own_parameters_free(&own);
+            result = launch_kernel(node, &params, params.func ? params.func : (CUfunction)params.kern, stream, false);
     } else if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
         result = gv_conditional_launch(run, snapshot, index, stream);
     } else {

@@ -22,7 +22,7 @@ bool gv_node_ranges_append(gv_node_ranges *ranges, enum gv_access_kind kind, uin
 void gv_node_ranges_clear(gv_node_ranges *ranges);
 void gv_node_ranges_free(gv_node_ranges *ranges);
 
-struct gv_host_word;
+struct gv_condition_setter;
 
 // How a kernel behind programmatic edges stands to its grid-dependency wait (rule 6 of docs/order.md). Re-used from
 // node to node.
@@ -58,10 +58,14 @@ typedef struct gv_recording_source {
     // After a successful after(): what was observed. Sets all but the ranges' capacity.
     void (*wait_seen)(gv_wait_observation *observation);
 
-    // Enqueues on `stream`: the value behind a conditional handle becomes `value`, or, with `from`, what that word
-    // holds by then less `value`. NULL: this build cannot.
-    gv_status (*set_condition)(CUstream stream, CUgraphConditionalHandle handle, const struct gv_host_word *from,
-                               uint32_t value, gv_error *error);
+    // Kernels are recorded that run in a graph, too, from now on; called behind `open`. What was launched between
+    // `before` and `after` must then be a graph with one kernel of the program's. NULL: they always are.
+    gv_status (*open_graphs)(gv_error *error);
+
+    // Adds to a graph a node that sets its conditional handles (record/condition.h). `setter` stays valid while the
+    // graph may run. NULL: this build cannot.
+    gv_status (*add_setter)(CUgraph graph, const struct gv_condition_setter *setter, CUgraphNode *made,
+                            gv_error *error);
 
     // Takes the patches off for work that is not to be recorded, and puts them on again; called with the context idle.
     // NULL: there are none.

@@ -1,7 +1,8 @@
 // The Sanitizer API as a source. The driver loads libgravel-record.so as its injection library and calls
 // InitializeInjection; from then on module loads are watched. Nothing is patched until a replay is armed, and nothing
 // stays patched after it: patching costs 2x even when no data is gathered, and a patched graph with programmatic edges
-// faults. The graphs domain stays off, because watching it hides races (docs/recorder.md).
+// faults. The graphs domain is on only while a graph with conditional nodes is recorded: watching it hides races
+// (docs/recorder.md).
 #include "base/memory.h"
 #include "record/condition.h"
 #include "record/cubin.h"
@@ -40,6 +41,7 @@ GV_EMBED(gv_condition_image, ".gravel.fatbin", GV_CONDITION_FATBIN);
     F(sanitizerSubscribe)             \
     F(sanitizerUnsubscribe)           \
     F(sanitizerEnableCallback)        \
+    F(sanitizerEnableDomain)          \
     F(sanitizerGetResultString)       \
     F(sanitizerAddPatches)            \
     F(sanitizerPatchInstructions)     \
@@ -283,17 +285,17 @@ static struct {
     bool seen;            // the launch between before() and after() came by
     CUmodule module;      // the module of that launch
     bool set_failed;
+    bool graphs; // kernels in graphs are recorded too
 } armed;
 
 // Set for good when a tensor copy has been reported in this process. Until then no silence about one is believed.
 static bool tensor_copies_are_reported;
 static __thread bool recording __attribute__((tls_model("initial-exec")));
 
-// Every launch into the armed context is told its user data: a launch that is not told would run with stale data.
+// Every launch into the armed context is told its user data: a launch that is not told would run with stale data, and
+// so would a kernel in a graph.
 static void launch_begins(const Sanitizer_LaunchData *data)
 {
-    if (data->context != armed.context)
-        return;
     void *table = recording && armed.drain ? (void *)gv_drain_table(armed.drain) : NULL;
     SanitizerResult result = api.sanitizerSetLaunchCallbackData(data->hLaunch, data->function, data->hStream, table);
     if (recording) {
@@ -303,12 +305,22 @@ static void launch_begins(const Sanitizer_LaunchData *data)
     }
 }
 
+static void graph_node_begins(const Sanitizer_GraphNodeLaunchData *data)
+{
+    if (data->nodeType == CU_GRAPH_NODE_TYPE_KERNEL &&
+        (data->launchData.context == armed.context || data->launchData.apiContext == armed.context))
+        launch_begins(&data->launchData);
+}
+
 static void context_destroyed(CUcontext context);
 
 static void callback(void *user, Sanitizer_CallbackDomain domain, Sanitizer_CallbackId id, const void *data)
 {
-    if (domain == SANITIZER_CB_DOMAIN_LAUNCH && id == SANITIZER_CBID_LAUNCH_BEGIN)
-        launch_begins(data);
+    if (domain == SANITIZER_CB_DOMAIN_LAUNCH && id == SANITIZER_CBID_LAUNCH_BEGIN) {
+        if (((const Sanitizer_LaunchData *)data)->context == armed.context)
+            launch_begins(data);
+    } else if (domain == SANITIZER_CB_DOMAIN_GRAPHS && id == SANITIZER_CBID_GRAPHS_NODE_LAUNCH_BEGIN)
+        graph_node_begins(data);
     else if (domain == SANITIZER_CB_DOMAIN_RESOURCE && id == SANITIZER_CBID_RESOURCE_MODULE_LOADED && !loading_own)
         module_loaded(data);
     else if (domain == SANITIZER_CB_DOMAIN_RESOURCE && id == SANITIZER_CBID_RESOURCE_MODULE_UNLOAD_STARTING)
@@ -422,9 +434,9 @@ _Static_assert(SANITIZER_INSTRUCTION_TMA_LOAD == TMA_LOAD, "the number of an ins
 typedef struct prepared_context {
     CUcontext context;
     gv_drain *drain;
-    gv_watching *watching;    // NULL until it is needed
-    bool tensor_patch;        // the patch for tensor loads is there, too
-    CUfunction set_condition; // NULL until it is needed
+    gv_watching *watching;     // NULL until it is needed
+    bool tensor_patch;         // the patch for tensor loads is there, too
+    CUfunction set_conditions; // NULL until it is needed
 } prepared_context;
 
 static prepared_context *prepared;
@@ -558,6 +570,8 @@ static void sanitizer_close(void)
 {
     recording = false; // a node that failed never came to sanitizer_after
     api.sanitizerEnableCallback(0, subscriber, SANITIZER_CB_DOMAIN_LAUNCH, SANITIZER_CBID_LAUNCH_BEGIN);
+    if (armed.graphs)
+        api.sanitizerEnableDomain(0, subscriber, SANITIZER_CB_DOMAIN_GRAPHS);
     unpatch_all();
     if (armed.watching)
         gv_watching_close(armed.watching);
@@ -642,6 +656,16 @@ static gv_status sanitizer_open(CUcontext context, CUstream stream, bool waits, 
     return GV_OK;
 }
 
+// The whole domain: that is what was seen to work, on wrapper graphs made while modules were patched and it was on.
+static gv_status sanitizer_open_graphs(gv_error *error)
+{
+    SanitizerResult result = api.sanitizerEnableDomain(1, subscriber, SANITIZER_CB_DOMAIN_GRAPHS);
+    armed.graphs = result == SANITIZER_SUCCESS;
+    return armed.graphs
+               ? GV_OK
+               : gv_fail(error, GV_ERR_IO, "the Sanitizer does not report kernels in graphs: %s", result_text(result));
+}
+
 // A kernel whose module could not be patched again is told by sanitizer_after.
 static gv_status sanitizer_resume(gv_error *error)
 {
@@ -658,7 +682,7 @@ static gv_status find_setter(CUcontext context, CUfunction *setter, gv_error *er
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < prepared_count && !*setter; i++)
         if (prepared[i].context == context)
-            *setter = prepared[i].set_condition;
+            *setter = prepared[i].set_conditions;
     pthread_mutex_unlock(&lock);
     if (*setter)
         return GV_OK;
@@ -666,7 +690,7 @@ static gv_status find_setter(CUcontext context, CUfunction *setter, gv_error *er
     loading_own = true;
     CUresult result = gv_cuda.cuModuleLoadData(&module, gv_condition_image);
     if (result == CUDA_SUCCESS)
-        result = gv_cuda.cuModuleGetFunction(setter, module, "gravel_set_condition");
+        result = gv_cuda.cuModuleGetFunction(setter, module, "gravel_set_conditions");
     loading_own = false;
     if (result != CUDA_SUCCESS)
         return gv_fail(error, GV_ERR_IO, "the kernel that sets conditions cannot be loaded: %s",
@@ -674,30 +698,35 @@ static gv_status find_setter(CUcontext context, CUfunction *setter, gv_error *er
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < prepared_count; i++)
         if (prepared[i].context == context)
-            prepared[i].set_condition = *setter;
+            prepared[i].set_conditions = *setter;
     pthread_mutex_unlock(&lock);
     return GV_OK;
 }
 
-static gv_status sanitizer_set_condition(CUstream stream, CUgraphConditionalHandle handle, const gv_host_word *from,
-                                         uint32_t value, gv_error *error)
+static gv_status sanitizer_add_setter(CUgraph graph, const gv_condition_setter *setter, CUgraphNode *made,
+                                      gv_error *error)
 {
     CUcontext context = NULL;
-    CUfunction setter = NULL;
+    CUDA_KERNEL_NODE_PARAMS params;
+    memset(&params, 0, sizeof params);
     gv_cuda.cuCtxGetCurrent(&context);
-    gv_status status = find_setter(context, &setter, error);
+    gv_status status = find_setter(context, &params.func, error);
     if (status != GV_OK)
         return status;
-    CUdeviceptr word = from ? from->device : 0;
-    void *parameters[] = {&handle, &word, &value};
-    CUresult result = gv_cuda.cuLaunchKernel(setter, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL);
+    CUdeviceptr words = setter->device.seen, side = setter->merge ? setter->device.side : 0, base = setter->device.base,
+                less = setter->device.less;
+    uint32_t count = setter->count, extra = setter->extra;
+    params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+    params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+    params.kernelParams = (void *[]){&words, &side, &base, &less, &count, &extra};
+    CUresult result = gv_cuda.cuGraphAddKernelNode_v2(made, graph, NULL, 0, &params);
     return result == CUDA_SUCCESS
                ? GV_OK
-               : gv_fail(error, GV_ERR_IO, "a condition could not be set: %s", gv_driver_error(result));
+               : gv_fail(error, GV_ERR_IO, "a node that sets conditions cannot be made: %s", gv_driver_error(result));
 }
 
 #else
-#define sanitizer_set_condition NULL
+#define sanitizer_add_setter NULL
 #endif
 
 static gv_status sanitizer_before(gv_error *error)
@@ -871,8 +900,9 @@ static void sanitizer_wait_seen(gv_wait_observation *observation)
     gv_wait_unknown(observation, "built without device code");
 }
 
-#define sanitizer_set_condition NULL
-#define unpatch_all             NULL
+#define sanitizer_open_graphs NULL
+#define sanitizer_add_setter  NULL
+#define unpatch_all           NULL
 
 bool gv_source_sanitizer_ready(const char **why)
 {
@@ -913,7 +943,8 @@ const gv_recording_source gv_source_sanitizer = {.id = GV_SOURCE_SANITIZER,
                                                  .release = sanitizer_release,
                                                  .after = sanitizer_after,
                                                  .wait_seen = sanitizer_wait_seen,
-                                                 .set_condition = sanitizer_set_condition,
+                                                 .open_graphs = sanitizer_open_graphs,
+                                                 .add_setter = sanitizer_add_setter,
                                                  .suspend = unpatch_all,
                                                  .resume = sanitizer_resume,
                                                  .close = sanitizer_close};

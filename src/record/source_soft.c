@@ -1,5 +1,6 @@
 // The software driver as a source: it watches every access of its kernels itself and hands over the ranges.
 #include "base/memory.h"
+#include "device/condition.h"
 #include "record/condition.h"
 #include "record/early.h"
 #include "record/recorder.h"
@@ -127,32 +128,26 @@ static void soft_close(void)
     recording = early = false;
 }
 
-// A setting on its way through a stream.
-typedef struct setting {
-    CUgraphConditionalHandle handle;
-    volatile const uint32_t *from;
-    uint32_t value;
-} setting;
-
 static void set_now(void *user)
 {
-    setting *s = user;
-    api->set_condition(s->handle, s->from ? *s->from - s->value : s->value);
-    gv_free(s);
+    const gv_condition_setter *setter = user;
+    for (uint32_t i = 0; i < setter->count; i++) {
+        uint32_t value =
+            gv_condition_word(setter->host.seen, setter->merge ? setter->host.side : NULL, setter->host.base, i) -
+            setter->host.less[i];
+        api->set_condition(i + 1, value);
+        if (i == setter->extra)
+            api->set_condition(setter->count + 1, value);
+    }
 }
 
-static gv_status soft_set_condition(CUstream stream, CUgraphConditionalHandle handle, const gv_host_word *from,
-                                    uint32_t value, gv_error *error)
+static gv_status soft_add_setter(CUgraph graph, const gv_condition_setter *setter, CUgraphNode *made, gv_error *error)
 {
-    setting *s = gv_calloc(1, sizeof *s);
-    if (!s)
-        return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
-    *s = (setting){handle, from ? from->host : NULL, value};
-    CUresult result = gv_cuda.cuLaunchHostFunc(stream, set_now, s);
-    if (result == CUDA_SUCCESS)
-        return GV_OK;
-    gv_free(s);
-    return gv_fail(error, GV_ERR_IO, "a condition could not be set: %s", gv_driver_error(result));
+    const CUDA_HOST_NODE_PARAMS host = {.fn = set_now, .userData = (void *)setter};
+    CUresult result = gv_cuda.cuGraphAddHostNode(made, graph, NULL, 0, &host);
+    return result == CUDA_SUCCESS
+               ? GV_OK
+               : gv_fail(error, GV_ERR_IO, "a node that sets conditions cannot be made: %s", gv_driver_error(result));
 }
 
 const gv_recording_source gv_source_soft = {.id = GV_SOURCE_SOFT,
@@ -162,5 +157,5 @@ const gv_recording_source gv_source_soft = {.id = GV_SOURCE_SOFT,
                                             .release = soft_release,
                                             .after = soft_after,
                                             .wait_seen = soft_wait_seen,
-                                            .set_condition = soft_set_condition,
+                                            .add_setter = soft_add_setter,
                                             .close = soft_close};

@@ -35,6 +35,7 @@ TRITON_BYTES = (1 << 20) * 4
 CHILD_BYTES = 48 * 4 * 64
 DEEP_BYTES = 4096 * 4
 PDL_BYTES = (1 << 14) * 4
+CONDITIONAL_BYTES = (1 << 14) * 4
 TMA_BYTES = 1024 * 2048 * 2
 RIGHT = {"native": NONE, "recorded": NONE}
 MODEL = dict(RIGHT, overhead=True)
@@ -85,6 +86,22 @@ PROGRAMS = [
             "races": {
                 "words": "1 finding, 1 pair of 65536 bytes",
                 "pairs": [pair(("produce", "early", "W"), ("does_not_wait", "early", "R"), PDL_BYTES)],
+            },
+        },
+        "clean": {"native": NONE, "recorded": NONE},
+    },
+    {
+        "name": "conditional",
+        "file": "conditional",
+        "source": "conditional.cu",
+        # Every replay: which body of the last IF runs changes from one to the next.
+        "arm": "all",
+        "buggy": {
+            "native": SOME,
+            "recorded": (0, None),
+            "races": {
+                "words": "1 finding, 1 pair of 65536 bytes",
+                "pairs": [pair(("produce", "produce", "W"), ("consume", "consume", "R"), CONDITIONAL_BYTES)],
             },
         },
         "clean": {"native": NONE, "recorded": NONE},

@@ -415,13 +415,14 @@ static void updated(void)
     run(exec);
 }
 
-// ---- What cannot be followed ----
+// ---- Where values come from ----
 
-static void from_memory(void)
+// The handle stands in device memory: nothing tells beforehand that the kernel sets it.
+static void from_memory_with(unsigned flags)
 {
     CUdeviceptr value = buffer(4), place = buffer(8), a = buffer(BYTES);
     CUgraph graph = graph_new(), *bodies;
-    CUgraphConditionalHandle handle = handle_new(graph, 0, 0);
+    CUgraphConditionalHandle handle = handle_new(graph, 0, flags);
     CHECK(cuMemcpyHtoD(place, &handle, sizeof handle));
     CUgraphNode set = add_kernel(graph, "set_from_memory", 1, NULL, (void *[]){&value, &place});
     conditional(graph, handle, CU_GRAPH_COND_TYPE_IF, 1, &set, &bodies);
@@ -431,26 +432,37 @@ static void from_memory(void)
     EXPECT(load(a), 1);
 }
 
-// The value comes from a kernel that runs before the graph is launched.
-static void from_outside(void)
+static void from_memory(void)
+{
+    from_memory_with(CU_GRAPH_COND_ASSIGN_DEFAULT);
+}
+
+static void from_memory_alone(void)
+{
+    from_memory_with(0);
+}
+
+// What decides was set by the launch before.
+static void from_before(void)
 {
     CUdeviceptr value = buffer(4), a = buffer(BYTES);
     CUgraph graph = graph_new(), *bodies;
     CUgraphConditionalHandle handle = handle_new(graph, 0, 0);
-    conditional(graph, handle, CU_GRAPH_COND_TYPE_IF, 1, NULL, &bodies);
-    CUgraphNode work = fill(bodies[0], a, 1, NULL);
-    set_to(bodies[0], value, handle, &work);
+    CUgraphNode choose = conditional(graph, handle, CU_GRAPH_COND_TYPE_IF, 1, NULL, &bodies);
+    add_one(bodies[0], a, a, NULL);
+    set_to(graph, value, handle, &choose);
     CUgraphExec exec = instantiate(graph);
-    store(value, 1);
-    CHECK(cuLaunchKernel(kernel("set_condition"), 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&value, &handle}, NULL));
-    run(exec);
-    EXPECT(load(a), 1);
+    for (int launch = 0; launch < 3; launch++) {
+        store(value, 1);
+        run(exec);
+        EXPECT(load(a), launch);
+    }
 }
 
-// A default inside of a loop, and nothing in the loop that sets it first.
+// A default is assigned at the launch, and not in each iteration: the body runs once, for it sets its own handle.
 static void default_in_loop(void)
 {
-    CUdeviceptr left = buffer(4), zero = buffer(4), a = buffer(BYTES);
+    CUdeviceptr left = buffer(4), zero = buffer(4), a = buffer(BYTES), b = buffer(BYTES);
     CUgraph graph = graph_new(), *loop, *choice;
     CUgraphConditionalHandle outer = handle_new(graph, 1, CU_GRAPH_COND_ASSIGN_DEFAULT);
     conditional(graph, outer, CU_GRAPH_COND_TYPE_WHILE, 1, NULL, &loop);
@@ -458,10 +470,56 @@ static void default_in_loop(void)
     CUgraphNode choose = conditional(loop[0], inner, CU_GRAPH_COND_TYPE_IF, 1, NULL, &choice);
     CUgraphNode once = add_one(choice[0], a, a, NULL);
     set_to(choice[0], zero, inner, &once);
-    count_down(loop[0], left, outer, &choose);
+    CUgraphNode work = add_one(loop[0], b, b, &choose);
+    count_down(loop[0], left, outer, &work);
+    CUgraphExec exec = instantiate(graph);
+    for (int launch = 1; launch <= 2; launch++) {
+        store(left, 3);
+        run(exec);
+        EXPECT(load(a), launch);
+        EXPECT(load(b), 3 * launch);
+    }
+}
+
+// Two graphs with handles of the same numbers, launched by turns.
+static void same_numbers(void)
+{
+    CUdeviceptr values[2] = {buffer(4), buffer(4)}, a[2] = {buffer(BYTES), buffer(BYTES)};
+    CUgraphExec execs[2];
+    for (int i = 0; i < 2; i++) {
+        CUgraph graph = graph_new(), *bodies;
+        CUgraphConditionalHandle handle = handle_new(graph, 0, 0);
+        EXPECT((long)handle, 1);
+        CUgraphNode set = set_to(graph, values[i], handle, NULL);
+        conditional(graph, handle, i ? CU_GRAPH_COND_TYPE_SWITCH : CU_GRAPH_COND_TYPE_IF, 1, &set, &bodies);
+        add_one(bodies[0], a[i], a[i], NULL);
+        execs[i] = instantiate(graph);
+    }
+    for (int launch = 1; launch <= 3; launch++)
+        for (int i = 0; i < 2; i++) {
+            store(values[i], i ? 0 : 7); // the first body of each
+            run(execs[i]);
+            EXPECT(load(a[i]), launch);
+        }
+}
+
+// In a loop an IF whose body has another one, which decides by what the iteration before has set.
+static void from_iteration_before(void)
+{
+    CUdeviceptr left = buffer(4), a = buffer(BYTES);
+    CUgraph graph = graph_new(), *loop, *choice, *inner;
+    CUgraphConditionalHandle again = handle_new(graph, 1, CU_GRAPH_COND_ASSIGN_DEFAULT);
+    conditional(graph, again, CU_GRAPH_COND_TYPE_WHILE, 1, NULL, &loop);
+    CUgraphConditionalHandle outer = handle_new(graph, 1, CU_GRAPH_COND_ASSIGN_DEFAULT);
+    CUgraphNode choose = conditional(loop[0], outer, CU_GRAPH_COND_TYPE_IF, 1, NULL, &choice);
+    CUgraphConditionalHandle last = handle_new(graph, 0, CU_GRAPH_COND_ASSIGN_DEFAULT);
+    CUgraphNode decide = conditional(choice[0], last, CU_GRAPH_COND_TYPE_IF, 1, NULL, &inner);
+    add_one(inner[0], a, a, NULL);
+    set_to(choice[0], left, last, &decide);
+    count_down(loop[0], left, again, &choose);
     store(left, 3);
     run(instantiate(graph));
-    EXPECT(load(a), 1);
+    EXPECT(load(a), 2);
 }
 
 // Setting and deciding have no order: what runs depends on timing.
@@ -515,6 +573,63 @@ static void waits(void)
     EXPECT(load(copy), 13);
 }
 
+// Two branches, each of which sets a handle to VALUE or the opposite, and behind both a node for each. One branch waits
+// first: for a flag of the other one, or for the program.
+static void waits_for(bool program)
+{
+    const char *wish = getenv("VALUE");
+    int one = 1, limit_ms = 60000, first = wish && *wish == '1', second = !first;
+    CUdeviceptr flag = buffer(4), seen = buffer(4), values[2] = {buffer(4), buffer(4)};
+    CUdeviceptr a[2] = {buffer(BYTES), buffer(BYTES)};
+    CUstream other;
+    CHECK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    CUgraph graph = graph_new(), *bodies;
+    CUgraphConditionalHandle handles[2];
+    CUgraphNode sets[2], node;
+    // Set before anything of the graph, to what neither branch sets them to.
+    CUdeviceptr opposites[2] = {buffer(4), buffer(4)};
+    for (int i = 0; i < 2; i++)
+        handles[i] = handle_new(graph, 0, 0);
+    CUgraphNode begin = set_to(graph, opposites[0], handles[0], NULL);
+    begin = set_to(graph, opposites[1], handles[1], &begin);
+    CUgraphNode wait = add_kernel(graph, "wait_for_flag", 1, &begin, (void *[]){&flag, &seen, &limit_ms});
+    sets[0] = set_to(graph, values[0], handles[0], &wait);
+    CUdeviceptr where = program ? seen : flag;
+    CUgraphNode beside = add_kernel(graph, "set_flag", 1, &begin, (void *[]){&where, &one});
+    sets[1] = set_to(graph, values[1], handles[1], &beside);
+    for (int i = 0; i < 2; i++) {
+        node = conditional(graph, handles[i], i ? CU_GRAPH_COND_TYPE_SWITCH : CU_GRAPH_COND_TYPE_IF, 1 + (unsigned)i,
+                           &sets[0], &bodies);
+        CHECK(cuGraphAddDependencies(graph, &sets[1], &node, NULL, 1));
+        add_one(bodies[i], a[i], a[i], NULL);
+    }
+    CUgraphExec exec = instantiate(graph);
+    for (int launch = 1; launch <= 2; launch++) {
+        store(flag, 0);
+        store(values[0], first);
+        store(values[1], second);
+        store(opposites[0], !first);
+        store(opposites[1], !second);
+        CHECK(cuGraphLaunch(exec, stream));
+        if (program)
+            CHECK(cuLaunchKernel(kernel("set_flag"), 1, 1, 1, 1, 1, 1, 0, other, (void *[]){&flag, &one}, NULL));
+        CHECK(cuStreamSynchronize(stream));
+        CHECK(cuStreamSynchronize(other));
+        EXPECT(load(a[0]), first * launch);
+        EXPECT(load(a[1]), second * launch);
+    }
+}
+
+static void waits_beside(void)
+{
+    waits_for(false);
+}
+
+static void waits_outside(void)
+{
+    waits_for(true);
+}
+
 static const struct {
     const char *name;
     void (*function)(void);
@@ -533,10 +648,15 @@ static const struct {
     {"changed", changed},
     {"updated", updated},
     {"from-memory", from_memory},
-    {"from-outside", from_outside},
+    {"from-memory-alone", from_memory_alone},
+    {"from-before", from_before},
     {"default-in-loop", default_in_loop},
+    {"same-numbers", same_numbers},
+    {"from-iteration-before", from_iteration_before},
     {"unordered", unordered},
     {"waits", waits},
+    {"waits-beside", waits_beside},
+    {"waits-outside", waits_outside},
 };
 
 int main(int argc, char **argv)

@@ -130,6 +130,14 @@ class Conditional(unittest.TestCase):
         self.assertIn("wait_for_flag", run.stderr)
         self.assertTrue(incompletes(run.checks[0]))
 
+    def test_a_node_that_waits_beside_a_branch_that_sets(self):
+        # For a flag of that branch: the host learns what both have set. For the program: the driver has to.
+        for scenario in "waits-beside", "waits-outside":
+            for value in "0", "1":
+                run = self.record(scenario, environment={"GRAVEL_STALL_SECONDS": "1", "VALUE": value})
+                self.assertIn("wait_for_flag", run.stderr)
+                self.assertTrue(incompletes(run.checks[0]))
+
     # ---- What cannot be followed is launched as it is ----
 
     def assert_refused(self, scenario, reason):
@@ -138,14 +146,33 @@ class Conditional(unittest.TestCase):
         self.assertEqual(races(run.checks[0]), [])
         self.assertIn(reason, incompletes(run.checks[0])[0]["reason"])
 
-    def test_a_handle_in_device_memory(self):
-        self.assert_refused("from-memory", "what sets it cannot be followed")
-
     def test_a_value_from_an_earlier_launch(self):
-        self.assert_refused("from-outside", "it may decide by what an earlier launch has set")
+        reason = "it may decide by what an earlier launch has set"
+        run = self.record("from-before")
+        self.assertEqual([row["recorded"] for row in run.show("launches")], ["refused", "no", "no"])
+        self.assertIn(reason, incompletes(run.checks[0])[0]["reason"])
+        # A handle in device memory is not seen to be set in front.
+        self.assert_refused("from-memory-alone", reason)
 
-    def test_a_default_in_a_loop(self):
-        self.assert_refused("default-in-loop", "whether its default is assigned in each iteration")
+    def test_a_value_from_an_earlier_iteration(self):
+        self.assert_refused("from-iteration-before", "it may decide by what an earlier iteration has set")
+
+    # ---- Where values come from ----
+
+    def test_a_handle_in_device_memory(self):
+        run = self.record("from-memory")
+        self.assert_complete(run.checks[0])
+        self.assertEqual(self.records(run), {"set_from_memory": 1, "fill": 1})
+
+    def test_a_default_is_assigned_once_a_launch(self):
+        for options, environment in ((), None), (("--arm", "all"), None), ((), {"GRAVEL_LOOP_ITERATIONS": "1"}):
+            run = self.record("default-in-loop", options, environment)
+            self.assertEqual(self.records(run)["set_condition"], 1)
+
+    def test_graphs_with_handles_of_the_same_numbers(self):
+        run = self.record("same-numbers", options=("--arm", "all"))
+        self.assert_complete(run.checks[0])
+        self.assertEqual([row["recorded"] for row in run.show("launches")], ["complete"] * 6)
 
     def test_setting_and_deciding_without_order(self):
         report = self.record("unordered").checks[0]
