@@ -78,16 +78,17 @@ gv_status gv_linear_make(gv_linear **linear, const gv_snapshot *snapshot, CUcont
                          uint64_t version, gv_error *error)
 {
     gv_linear *made = gv_calloc(1, sizeof *made);
-    gv_status status = made ? GV_OK : gv_fail(error, GV_ERR_MEMORY, "memory ran out");
-    if (made) {
-        made->context = context;
-        made->version = version;
-        made->which = which;
+    if (!made) {
+        gv_linear_free(*linear);
+        *linear = NULL;
+        return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
     }
-    if (!status && gv_cuda.cuCtxGetId(context, &made->context_id) != CUDA_SUCCESS)
-        status = gv_fail(error, GV_ERR_IO, "the driver does not tell the id of the context");
-    if (!status)
-        status = list_links(made, snapshot, which, error);
+    made->context = context;
+    made->version = version;
+    made->which = which;
+    gv_status status = gv_cuda.cuCtxGetId(context, &made->context_id) == CUDA_SUCCESS
+                           ? list_links(made, snapshot, which, error)
+                           : gv_fail(error, GV_ERR_IO, "the driver does not tell the id of the context");
     if (!status && *linear && is_same(*linear, made)) {
         (*linear)->which = which;
         gv_linear_free(made);

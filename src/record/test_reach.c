@@ -413,9 +413,100 @@ static void test_memory_failures_are_reported(void **state)
     }
 }
 
+// ---- Known from one search to the next ---------------------------------------------------------------------------
+
+static void test_the_same_memory_is_told_from_other_memory(void **state)
+{
+    scene *old = begin(), *same = begin(), *fewer = begin(), *moved = begin(), *shared = begin(), *other = begin();
+    uint64_t root = at(0, 0);
+    int module, another;
+    for (size_t i = 0; i < 4; i++) {
+        list(old, i, 0);
+        list(same, i, 0);
+        if (i < 3)
+            list(fewer, i, 0);
+        list(moved, i == 3 ? 4 : i, 0);
+        list(shared, i, i == 3 ? GV_REGION_SHARED : 0);
+        list(other, i, 0);
+    }
+    assert_true(gv_reach_add(old->reach, at(5, 0), at(5, 8), 0, &module));
+    assert_true(gv_reach_add(same->reach, at(5, 0), at(5, 8), 0, &module));
+    assert_true(gv_reach_add(other->reach, at(5, 0), at(5, 8), 0, &another));
+    reach_from(old, &root, 1, NULL);
+    assert_true(gv_reach_lists_same(old->reach, same->reach));
+    assert_false(gv_reach_lists_same(old->reach, other->reach));
+    scene *different[] = {fewer, moved, shared};
+    for (size_t i = 0; i < sizeof different / sizeof *different; i++) { // NOLINT(bugprone-sizeof-expression): pointers
+        assert_true(gv_reach_add(different[i]->reach, at(5, 0), at(5, 8), 0, &module));
+        assert_false(gv_reach_lists_same(old->reach, different[i]->reach));
+        finish(different[i]);
+    }
+    assert_true(gv_reach_add_unknown(same->reach, &another));
+    assert_false(gv_reach_lists_same(old->reach, same->reach));
+    finish(old);
+    finish(same);
+    finish(other);
+}
+
+// Memory that nobody told of may be gone by the next time without anybody telling of that.
+static void test_memory_that_was_come_upon_is_not_the_same(void **state)
+{
+    scene *old = begin(), *now = begin();
+    size_t lowest = 0, highest = 0, unlisted = 0;
+    for (size_t i = 1; i < BLOCKS; i++) {
+        lowest = at(i, 0) < at(lowest, 0) ? i : lowest;
+        highest = at(i, 0) > at(highest, 0) ? i : highest;
+    }
+    while (unlisted == lowest || unlisted == highest)
+        unlisted++;
+    uint64_t root = at(lowest, 0);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        if (i == unlisted)
+            continue;
+        list(old, i, 0);
+        list(now, i, 0);
+    }
+    reach_from(old, &root, 1, NULL);
+    assert_true(gv_reach_lists_same(old->reach, now->reach));
+    point(lowest, 16, unlisted);
+    gv_reach_all_written(old->reach);
+    reach_from(old, &root, 1, NULL);
+    assert_true(gv_range_set_contains(&old->reached.memory, at(unlisted, 0)));
+    assert_false(gv_reach_lists_same(old->reach, now->reach));
+    finish(old);
+    finish(now);
+}
+
+static void test_regions_are_marked_that_are_reached(void **state)
+{
+    scene *s = begin();
+    gv_range *ranges = NULL;
+    uint8_t *marked = NULL;
+    size_t count = 0, marks = 0;
+    uint64_t root = at(3, 8);
+    list_all(s);
+    point(3, 16, 6);
+    reach_from(s, &root, 1, NULL);
+    assert_int_equal(gv_reach_regions(s->reach, &s->reached.memory, &ranges, &marked, &count, NULL), GV_OK);
+    assert_int_equal(count, BLOCKS);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(!i || ranges[i - 1].end <= ranges[i].start);
+        bool reached = ranges[i].start == at(3, 0) || ranges[i].start == at(6, 0);
+        assert_int_equal(marked[i], reached);
+        marks += marked[i];
+    }
+    assert_int_equal(marks, 2);
+    gv_free(ranges);
+    gv_free(marked);
+    finish(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_same_memory_is_told_from_other_memory),
+        cmocka_unit_test(test_memory_that_was_come_upon_is_not_the_same),
+        cmocka_unit_test(test_regions_are_marked_that_are_reached),
         cmocka_unit_test(test_chains_are_followed_to_their_end),
         cmocka_unit_test(test_what_was_written_is_searched_again),
         cmocka_unit_test(test_variables_are_roots),
