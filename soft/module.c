@@ -122,7 +122,7 @@ static CUresult open_path(const char *path, void **handle)
 static size_t image_size(const void *image)
 {
     const Elf64_Ehdr *header = image;
-    if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
+    if (!image || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
         header->e_type != ET_DYN || header->e_machine != EM_X86_64 || !header->e_shoff)
         return 0;
     return header->e_shoff + (size_t)header->e_shnum * header->e_shentsize;

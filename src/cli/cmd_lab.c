@@ -369,7 +369,7 @@ static int run(const gv_command *command, int argc, char **argv)
     }
     r.verb = verbs[chosen];
     r.plan_path = count > 1 ? operands[1] : NULL;
-    bool worker = strcmp(r.verb, "worker") == 0;
+    bool worker = strcmp(operands[0], "worker") == 0;
     // A worker on another machine gets the address where no one else can read it.
     if (worker && !r.ledger)
         r.ledger = getenv("GRAVEL_LAB_LEDGER");
