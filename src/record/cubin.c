@@ -225,6 +225,35 @@ static const unsigned char *code_of(const view *file, const Elf64_Shdr *sections
     return *is_code ? at(file, sections[index].sh_offset, sections[index].sh_size) : NULL;
 }
 
+// The list of the places where a kernel's indexed branches go on, or NULL: an attribute of the section that describes
+// the kernel. Attributes have a format, a kind, and two bytes that are the value, or the size of the value behind them.
+static const unsigned char *branch_tables(const view *file, const Elf64_Shdr *sections, const Elf64_Ehdr *header,
+                                          const char *kernel, size_t *size)
+{
+    enum { HEAD = 4, VALUE_BEHIND = 4, INDIRECT_BRANCH_TARGETS = 0x34 };
+    static const char prefix[] = ".nv.info.";
+    for (unsigned i = 0; kernel && i < header->e_shnum; i++) {
+        const char *name = text_at(file, &sections[header->e_shstrndx], sections[i].sh_name);
+        if (!name || strncmp(name, prefix, sizeof prefix - 1) != 0 || strcmp(name + sizeof prefix - 1, kernel) != 0)
+            continue;
+        const unsigned char *info = at(file, sections[i].sh_offset, sections[i].sh_size);
+        for (uint64_t place = 0; info && sections[i].sh_size - place >= HEAD;) {
+            const unsigned char *attribute = info + place;
+            uint64_t length = attribute[0] == VALUE_BEHIND ? attribute[2] | (unsigned)attribute[3] << 8 : 0;
+            place += HEAD;
+            if (length > sections[i].sh_size - place)
+                break;
+            if (attribute[0] == VALUE_BEHIND && attribute[1] == INDIRECT_BRANCH_TARGETS) {
+                *size = length;
+                return attribute + HEAD;
+            }
+            place += length;
+        }
+    }
+    *size = 0;
+    return NULL;
+}
+
 bool gv_cubin_flows(const void *image, size_t size, gv_module_flow *functions,
                     void (*found)(const char *kernel, gv_kernel_flow *flow, void *user), void *user)
 {
@@ -245,7 +274,9 @@ bool gv_cubin_flows(const void *image, size_t size, gv_module_flow *functions,
             if (!code || (kernel == NULL) != (pass == 0))
                 continue;
             gv_kernel_flow flow;
-            if (!gv_flow_analyse(code, sections[i].sh_size, &flow))
+            size_t tables_size;
+            const unsigned char *tables = branch_tables(&file, sections, header, kernel, &tables_size);
+            if (!gv_flow_analyse(code, sections[i].sh_size, tables, tables_size, &flow))
                 return false;
             flow.followed = flow.followed && kernel && begins_its_section(&file, sections, header, i, kernel);
             flow.split = flow.split && flow.followed;

@@ -23,12 +23,14 @@ enum operation {
     YIELD = 0x146,
     BRANCH = 0x147, // BRA
     WARP_SYNC = 0x148,
+    BRANCH_INDEXED = 0x149, // BRX
     EXIT = 0x14d,
     RETURN = 0x150,
     MOVE_CONVERGE = 0x155, // BMOV, two of them
     MOVE_CONVERGE_TOO = 0x156,
-    TRAP = 0x15c,  // BPT
-    SLEEP = 0x15d, // NANOSLEEP
+    BRANCH_INDEXED_TOO = 0x158, // BRXU
+    TRAP = 0x15c,               // BPT
+    SLEEP = 0x15d,              // NANOSLEEP
 };
 
 typedef struct instruction {
@@ -38,7 +40,8 @@ typedef struct instruction {
 } instruction;
 
 typedef struct analysis {
-    const unsigned char *code;
+    const unsigned char *code, *tables;
+    size_t tables_size;
     uint32_t count;
     uint32_t *stack;
     bool unknown; // control goes where this code cannot follow
@@ -77,14 +80,49 @@ static uint32_t converge_target(const analysis *a, uint32_t index, const instruc
     return offset % INSTRUCTION_BYTES == 0 && target >= 0 && target < a->count ? (uint32_t)target : UINT32_MAX;
 }
 
-// Control goes on at up to two places; UINT32_MAX is none.
+// Control goes on at up to two places, UINT32_MAX is none; by an indexed branch in `listed`, or anywhere in the kernel.
 typedef struct following {
     uint32_t next, target;
+    const unsigned char *listed; // offsets of 32 bits
+    uint32_t listed_count;
+    bool anywhere;
 } following;
+
+static uint32_t word_at(const unsigned char *bytes)
+{
+    uint32_t word;
+    memcpy(&word, bytes, sizeof word);
+    return word;
+}
+
+// Where an indexed branch goes on, by the compiler's list.
+static void look_up(const analysis *a, uint32_t index, following *f)
+{
+    enum { HEAD = 12, WORD = 4 };
+    f->anywhere = true;
+    for (size_t at = 0; a->tables && a->tables_size - at >= HEAD;) {
+        const unsigned char *entry = a->tables + at;
+        uint32_t places = word_at(entry + 8);
+        if (places > (a->tables_size - at - HEAD) / WORD)
+            return;
+        at += HEAD + (size_t)places * WORD;
+        if (word_at(entry) != index * INSTRUCTION_BYTES)
+            continue;
+        for (uint32_t i = 0; i < places; i++) {
+            uint32_t place = word_at(entry + HEAD + (size_t)i * WORD);
+            if (place % INSTRUCTION_BYTES || place / INSTRUCTION_BYTES >= a->count)
+                return;
+        }
+        f->listed = entry + HEAD;
+        f->listed_count = places;
+        f->anywhere = places == 0;
+        return;
+    }
+}
 
 static following follow(analysis *a, uint32_t index, const instruction *i, bool into_calls)
 {
-    following f = {index + 1 < a->count ? index + 1 : UINT32_MAX, UINT32_MAX};
+    following f = {.next = index + 1 < a->count ? index + 1 : UINT32_MAX, .target = UINT32_MAX};
     switch (i->operation) {
     case EXIT:
         if (!i->predicated)
@@ -100,6 +138,12 @@ static following follow(analysis *a, uint32_t index, const instruction *i, bool 
         a->unknown |= f.target == UINT32_MAX;
         // The form with a second, uniform predicate has another opcode; bits 87 to 90 hold a further predicate.
         if (i->form == 0x947 && !i->predicated && (i->high >> 23 & 0xf) == 7)
+            f.next = UINT32_MAX;
+        break;
+    case BRANCH_INDEXED:
+    case BRANCH_INDEXED_TOO:
+        look_up(a, index, &f);
+        if (!i->predicated)
             f.next = UINT32_MAX;
         break;
     case SET_CONVERGE:
@@ -151,12 +195,16 @@ static void reach(analysis *a, uint32_t start, bool until_wait, bool into_calls,
         if (until_wait && i.operation == WAIT && !i.predicated)
             continue;
         following f = follow(a, index, &i, into_calls);
-        const uint32_t places[] = {f.next, f.target};
-        for (int p = 0; p < 2; p++) {
-            if (places[p] == UINT32_MAX || places[p] == without || gv_flow_has(bits, places[p]))
+        uint32_t places = f.anywhere ? a->count : f.listed_count;
+        for (uint32_t p = 0; p < 2 + places; p++) {
+            uint32_t place = p == 0       ? f.next
+                             : p == 1     ? f.target
+                             : f.anywhere ? p - 2
+                                          : word_at(f.listed + (size_t)(p - 2) * 4) / INSTRUCTION_BYTES;
+            if (place == UINT32_MAX || place == without || gv_flow_has(bits, place))
                 continue;
-            set(bits, places[p]);
-            a->stack[top++] = places[p];
+            set(bits, place);
+            a->stack[top++] = place;
         }
     }
 }
@@ -255,9 +303,11 @@ static void judge(analysis *a, gv_kernel_flow *flow, uint32_t *scratch, uint32_t
                                           : GV_GRID_TRIGGER_UNKNOWN;
 }
 
-bool gv_flow_analyse(const unsigned char *code, size_t size, gv_kernel_flow *flow)
+bool gv_flow_analyse(const unsigned char *code, size_t size, const unsigned char *tables, size_t tables_size,
+                     gv_kernel_flow *flow)
 {
-    analysis a = {.code = code, .count = (uint32_t)(size / INSTRUCTION_BYTES)};
+    analysis a = {
+        .code = code, .tables = tables, .tables_size = tables_size, .count = (uint32_t)(size / INSTRUCTION_BYTES)};
     *flow = (gv_kernel_flow){.instructions = a.count};
     for (uint32_t index = 0; index < a.count; index++) {
         unsigned operation = decode(&a, index).operation;

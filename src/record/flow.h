@@ -23,8 +23,12 @@ typedef struct gv_kernel_flow {
     uint32_t *watched;            // those that access memory or end a thread
 } gv_kernel_flow;
 
-// Follows a kernel's code from its first instruction on. False when memory is out. Free with gv_flow_free.
-bool gv_flow_analyse(const unsigned char *code, size_t size, gv_kernel_flow *flow);
+// Follows a kernel's code from its first instruction on. `tables` says where its indexed branches go on, as the
+// compiler left it in the module (value of EIATTR_INDIRECT_BRANCH_TARGETS): for each its offset, a zero, the number of
+// places and their offsets, words of 32 bits. NULL, or where a branch is not listed: anywhere. False when memory is
+// out. Free with gv_flow_free.
+bool gv_flow_analyse(const unsigned char *code, size_t size, const unsigned char *tables, size_t tables_size,
+                     gv_kernel_flow *flow);
 void gv_flow_free(gv_kernel_flow *flow);
 
 static inline bool gv_flow_has(const uint32_t *bits, size_t instruction)

@@ -176,6 +176,35 @@ extern "C" __global__ void divides_on_both_sides(const float *weights, const flo
 }
 
 // The way back leads to what comes before the wait.
+// Enough cases, and unlike enough, for a table of places to go on at.
+#define SWITCH(what, x, out)                            \
+    switch (what) {                                     \
+    case 0: *(out) = READ(x) + 1; break;                \
+    case 1: *(out) = sqrtf(READ(x)); break;             \
+    case 2: *(out) = READ((x) + 1) * READ(x); break;    \
+    case 3: *(out) = READ(x) / (READ((x) + 2) + 1);     \
+    case 4: *(out) = __expf(READ(x)); break;            \
+    case 5: *(out) = READ((x) + 3) - READ(x); break;    \
+    case 6: *(out) = __logf(READ(x)); break;            \
+    case 7: *(out) = READ(x) * READ(x) + READ((x) + 7); \
+    case 8: *(out) = __cosf(READ((x) + 5)); break;      \
+    case 9: *(out) = __powf(READ(x), READ((x) + 9));    \
+    }
+
+extern "C" __global__ void waits_and_switches(const float *a, float *out, int what)
+{
+    WAIT();
+    SWITCH(what, a + threadIdx.x, out + threadIdx.x)
+}
+
+extern "C" __global__ void switches_and_waits(const float *weights, const float *a, float *out, int what)
+{
+    float weight;
+    SWITCH(what, weights + threadIdx.x, &weight)
+    WAIT();
+    out[threadIdx.x] = weight * a[threadIdx.x];
+}
+
 extern "C" __global__ void waits_in_a_loop(const float *a, float *out, int count)
 {
 #pragma unroll 1
