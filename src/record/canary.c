@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "record/driver.h"
+#include "record/graph.h"
 #include "record/ids.h"
 
 #include <stdio.h>
@@ -338,6 +339,14 @@ void gv_canary_settle(void)
 {
     gv_watched_selector all = {.start = 0, .end = UINT64_MAX};
     gv_canary_settle_all(&all, gv_state.options.stall_seconds);
+}
+
+void gv_canary_synchronized(void)
+{
+    const gv_watched_selector all = {.start = 0, .end = UINT64_MAX};
+    // To ask for an event spoils the captures of other threads.
+    if (gv_the_canary.options.on && !gv_captures_active())
+        gv_canary_settle_all(&all, 0);
 }
 
 // Ends what is in a context (NULL: in any one) of a device (negative: of any).

@@ -59,6 +59,10 @@ void gv_canary_device_resets(CUdevice device);
 // Looks at every hash that is under way, waiting for it a little.
 void gv_canary_settle(void);
 
+// The same without waiting: a context was synchronized, so that all hashes in it have come to their end. A program's
+// last step is looked at in this way: at its end the driver may be gone.
+void gv_canary_synchronized(void);
+
 // A graph was launched: the end of a step for regions of patterns, where the program declares no steps.
 void gv_canary_launched(CUstream stream);
 

@@ -1,5 +1,6 @@
 // Hooks of streams, events and everything that orders: what the rules of docs/order.md are fed with.
 #include "record/arm.h"
+#include "record/canary.h"
 #include "record/graph.h"
 #include "record/hook.h"
 #include "record/ids.h"
@@ -105,6 +106,7 @@ static CUresult context_synchronized(CUresult result, CUcontext context)
     if (result == CUDA_SUCCESS) {
         gv_operation_record operation = {.kind = GV_OP_CONTEXT_SYNC, .object = gv_context_id(context)};
         gv_operation(&operation);
+        gv_canary_synchronized();
     }
     return result;
 }

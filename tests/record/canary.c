@@ -3,8 +3,8 @@
 // SCENARIO is KIND-clean or KIND-buggy: the same steps, of which the buggy one stores to a page more than is declared
 // in its steps 5 and 7. Kinds: graph, eager, copy (what does the work), index, callback, all (how it is declared),
 // transfer (a copy of another stream, declared; the buggy one repeats it after its end), threads (transfers of another
-// thread), host (managed memory, written by the host). Others: freed, nonsense, undeclared, matched-clean,
-// matched-buggy, quiet (regions without steps), captured.
+// thread), host (managed memory, written by the host), unended (step 5 is the last one). Others: freed, nonsense,
+// undeclared, matched-clean, matched-buggy, quiet (regions without steps), captured.
 #include "gravel.h"
 
 #include <cuda.h>
@@ -242,13 +242,17 @@ int main(int argc, char **argv)
     }
     pthread_t beside;
     bool has_thread = is("threads") && pthread_create(&beside, NULL, transfer_beside, &region) == 0;
-    for (int step = 1; step <= STEPS; step++) {
+    for (int step = 1; step <= (is("unended") ? 5 : STEPS); step++) {
         if (is("matched"))
             CHECK(cuGraphLaunch(the.exec[0], the.stream)); // slots 0 and 0, value 0: changes nothing
         if (is("matched") && the.buggy && step == 5)
             copy_page(3, 7, the.stream);
         if (!is("matched") && !is("quiet"))
             do_step(region, step);
+    }
+    if (is("unended")) {
+        CHECK(cuCtxSynchronize());
+        fprintf(stderr, "after the last step\n");
     }
     if (has_thread)
         pthread_join(beside, NULL);

@@ -125,6 +125,12 @@ class Canary(unittest.TestCase):
 
     # ---- Endings ----
 
+    def test_the_last_step(self):
+        run = self.record("unended-buggy")
+        said, after = run.stderr.index("canary: step 5"), run.stderr.index("after the last step")
+        self.assertLess(said, after)
+        self.assertEqual(canaries(run.checks[0])[0]["facts"]["step"], 5)
+
     def test_abort(self):
         run = self.record("graph-buggy", ("--canary=abort",), code=-signal.SIGABRT)
         self.assertNotIn("done", run.stdout)
