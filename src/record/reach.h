@@ -14,7 +14,7 @@
 typedef struct gv_reach gv_reach;
 
 enum gv_region_flag {
-    GV_REGION_SHARED = 1u << 0,    // the processor can change it at any time (page-locked and managed memory)
+    GV_REGION_SHARED = 1u << 0,     // the processor can change it at any time (page-locked and managed memory)
     GV_REGION_UNREADABLE = 1u << 1, // kernels may reach it, but it cannot be searched
     // A part of a reservation (cuMemMap): what begins in it may go on in the next part, and nobody could tell. So parts
     // that adjoin and have the same flags are one region.

@@ -4,7 +4,7 @@
 // faults. The graphs domain is on only while a graph with conditional nodes is recorded: watching it hides races
 // (docs/recorder.md).
 #include "base/memory.h"
-#include "record/condition.h"
+#include "record/condition_setter.h"
 #include "record/cubin.h"
 #include "record/drain.h"
 #include "record/early.h"
@@ -33,9 +33,6 @@ GV_EMBED(gv_patch_image, ".gravel.fatbin", GV_PATCH_FATBIN);
 GV_EMBED(gv_patch_tensor_image, ".gravel.fatbin", GV_PATCH_TENSOR_FATBIN);
 GV_EMBED(gv_drain_image, ".gravel.fatbin", GV_DRAIN_FATBIN);
 GV_EMBED(gv_hold_image, ".gravel.fatbin", GV_HOLD_FATBIN);
-#ifdef GV_CONDITION_FATBIN
-GV_EMBED(gv_condition_image, ".gravel.fatbin", GV_CONDITION_FATBIN);
-#endif
 
 #define GV_SANITIZER_FUNCTIONS(F)     \
     F(sanitizerSubscribe)             \
@@ -434,9 +431,8 @@ _Static_assert(SANITIZER_INSTRUCTION_TMA_LOAD == TMA_LOAD, "the number of an ins
 typedef struct prepared_context {
     CUcontext context;
     gv_drain *drain;
-    gv_watching *watching;     // NULL until it is needed
-    bool tensor_patch;         // the patch for tensor loads is there, too
-    CUfunction set_conditions; // NULL until it is needed
+    gv_watching *watching; // NULL until it is needed
+    bool tensor_patch;     // the patch for tensor loads is there, too
 } prepared_context;
 
 static prepared_context *prepared;
@@ -483,6 +479,7 @@ static void context_destroyed(CUcontext context)
 {
     drop_modules(NULL, context);
     gv_opaque_forget(context);
+    gv_condition_setter_forget(context);
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < prepared_count; i++)
         if (prepared[i].context == context) {
@@ -673,62 +670,6 @@ static gv_status sanitizer_resume(gv_error *error)
     return GV_OK;
 }
 
-#ifdef GV_CONDITION_FATBIN
-
-// The kernel that sets conditions, in the current context.
-static gv_status find_setter(CUcontext context, CUfunction *setter, gv_error *error)
-{
-    *setter = NULL;
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < prepared_count && !*setter; i++)
-        if (prepared[i].context == context)
-            *setter = prepared[i].set_conditions;
-    pthread_mutex_unlock(&lock);
-    if (*setter)
-        return GV_OK;
-    CUmodule module = NULL;
-    loading_own = true;
-    CUresult result = gv_cuda.cuModuleLoadData(&module, gv_condition_image);
-    if (result == CUDA_SUCCESS)
-        result = gv_cuda.cuModuleGetFunction(setter, module, "gravel_set_conditions");
-    loading_own = false;
-    if (result != CUDA_SUCCESS)
-        return gv_fail(error, GV_ERR_IO, "the kernel that sets conditions cannot be loaded: %s",
-                       gv_driver_error(result));
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < prepared_count; i++)
-        if (prepared[i].context == context)
-            prepared[i].set_conditions = *setter;
-    pthread_mutex_unlock(&lock);
-    return GV_OK;
-}
-
-static gv_status sanitizer_add_setter(CUgraph graph, const gv_condition_setter *setter, CUgraphNode *made,
-                                      gv_error *error)
-{
-    CUcontext context = NULL;
-    CUDA_KERNEL_NODE_PARAMS params;
-    memset(&params, 0, sizeof params);
-    gv_cuda.cuCtxGetCurrent(&context);
-    gv_status status = find_setter(context, &params.func, error);
-    if (status != GV_OK)
-        return status;
-    CUdeviceptr words = setter->device.seen, side = setter->merge ? setter->device.side : 0, base = setter->device.base,
-                less = setter->device.less;
-    uint32_t count = setter->count, extra = setter->extra;
-    params.gridDimX = params.gridDimY = params.gridDimZ = 1;
-    params.blockDimX = params.blockDimY = params.blockDimZ = 1;
-    params.kernelParams = (void *[]){&words, &side, &base, &less, &count, &extra};
-    CUresult result = gv_cuda.cuGraphAddKernelNode_v2(made, graph, NULL, 0, &params);
-    return result == CUDA_SUCCESS
-               ? GV_OK
-               : gv_fail(error, GV_ERR_IO, "a node that sets conditions cannot be made: %s", gv_driver_error(result));
-}
-
-#else
-#define sanitizer_add_setter NULL
-#endif
-
 static gv_status sanitizer_before(gv_error *error)
 {
     armed.seen = armed.set_failed = false;
@@ -901,7 +842,6 @@ static void sanitizer_wait_seen(gv_wait_observation *observation)
 }
 
 #define sanitizer_open_graphs NULL
-#define sanitizer_add_setter  NULL
 #define unpatch_all           NULL
 
 bool gv_source_sanitizer_ready(const char **why)
@@ -944,7 +884,7 @@ const gv_recording_source gv_source_sanitizer = {.id = GV_SOURCE_SANITIZER,
                                                  .after = sanitizer_after,
                                                  .wait_seen = sanitizer_wait_seen,
                                                  .open_graphs = sanitizer_open_graphs,
-                                                 .add_setter = sanitizer_add_setter,
+                                                 .add_setter = gv_condition_setter_add,
                                                  .suspend = unpatch_all,
                                                  .resume = sanitizer_resume,
                                                  .close = sanitizer_close};
