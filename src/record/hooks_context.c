@@ -1,8 +1,9 @@
 // Hooks of the ends of contexts: what is being hashed in one has to be looked at before, and memory that is kept in one
-// is given back, so that it is never looked for where it is gone. They do nothing else.
+// is given back, so that it is never looked for where it is gone; afterwards its streams are forgotten.
 #include "record/canary.h"
 #include "record/differ.h"
 #include "record/hook.h"
+#include "record/ids.h"
 #include "record/recorder.h"
 
 GV_HOOK(cuCtxDestroy_v2, (CUcontext context), (context))
@@ -13,7 +14,12 @@ GV_HOOK(cuCtxDestroy_v2, (CUcontext context), (context))
         gv_check_give_back();
         gv_leave();
     }
-    return real(context);
+    CUresult result = real(context);
+    if (gv_enter()) {
+        gv_contexts_ended();
+        gv_leave();
+    }
+    return result;
 }
 
 GV_HOOK(cuDevicePrimaryCtxReset_v2, (CUdevice device), (device))
@@ -24,7 +30,12 @@ GV_HOOK(cuDevicePrimaryCtxReset_v2, (CUdevice device), (device))
         gv_check_give_back();
         gv_leave();
     }
-    return real(device);
+    CUresult result = real(device);
+    if (gv_enter()) {
+        gv_contexts_ended();
+        gv_leave();
+    }
+    return result;
 }
 
 // Whether this is the last release, and ends the context, only the driver knows.
@@ -36,5 +47,10 @@ GV_HOOK(cuDevicePrimaryCtxRelease_v2, (CUdevice device), (device))
         gv_check_give_back();
         gv_leave();
     }
-    return real(device);
+    CUresult result = real(device);
+    if (gv_enter()) {
+        gv_contexts_ended();
+        gv_leave();
+    }
+    return result;
 }

@@ -14,7 +14,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static gv_handle_map contexts, streams, default_streams, events, functions, lives, sizes, kinds, mappings, exported,
-    stream_contexts, captured, undescribed;
+    stream_contexts, captured, undescribed, context_numbers;
 static uint64_t next_context, next_stream, next_event, next_function, next_allocation;
 static atomic_ullong next_graph, next_exec;
 static atomic_ullong live_bytes;
@@ -23,7 +23,7 @@ void gv_ids_forget(void)
 {
     gv_handle_map empty = {0};
     contexts = streams = default_streams = events = functions = stream_contexts = empty;
-    lives = sizes = kinds = mappings = exported = captured = undescribed = empty;
+    lives = sizes = kinds = mappings = exported = captured = undescribed = context_numbers = empty;
     next_context = next_stream = next_event = next_function = next_allocation = 0;
     atomic_store(&next_graph, 0);
     atomic_store(&next_exec, 0);
@@ -61,6 +61,9 @@ static uint64_t context_id(CUcontext context)
     if (!gv_handle_map_set(&contexts, key_of(context), id))
         return 0;
     next_context = id;
+    unsigned long long number = 0;
+    if (gv_cuda.cuCtxGetId(context, &number) == CUDA_SUCCESS)
+        gv_handle_map_set(&context_numbers, key_of(context), number + 1);
     gv_context_record record = {
         .id = id,
         .device = (uint64_t)device,
@@ -199,6 +202,35 @@ void gv_stream_destroyed(CUstream stream)
     pthread_mutex_unlock(&lock);
     if (operation.stream)
         gv_operation(&operation);
+}
+
+// ---- Contexts that are gone, and their streams ----
+
+static bool stream_of(uint64_t handle, uint64_t context, void *gone)
+{
+    if (context != *(const uint64_t *)gone)
+        return false;
+    gv_handle_map_take(&streams, handle);
+    gv_handle_map_take(&undescribed, handle);
+    return true;
+}
+
+static bool is_gone(uint64_t handle, uint64_t number, void *user)
+{
+    unsigned long long now = 0;
+    if (gv_cuda.cuCtxGetId((CUcontext)(uintptr_t)handle, &now) == CUDA_SUCCESS && now + 1 == number)
+        return false;
+    gv_handle_map_take(&contexts, handle);
+    gv_handle_map_take(&default_streams, handle);
+    gv_handle_map_prune(&stream_contexts, stream_of, &handle);
+    return true;
+}
+
+void gv_contexts_ended(void)
+{
+    pthread_mutex_lock(&lock);
+    gv_handle_map_prune(&context_numbers, is_gone, NULL);
+    pthread_mutex_unlock(&lock);
 }
 
 typedef struct stream_visit {

@@ -16,6 +16,10 @@ uint64_t gv_context_id(CUcontext context);
 // The id of a stream as an API call names it: NULL and CU_STREAM_LEGACY mean the legacy default stream of the current
 // context, or, for a per-thread variant of the call, NULL means the thread's own default stream.
 uint64_t gv_stream_id(CUstream stream, bool per_thread);
+// A context may have ended: forgets those that have, and the streams that went with them. Their handles may be given
+// again, and a stream that is none any more would never count as idle.
+void gv_contexts_ended(void);
+
 // Reads what the streams are that were first met in a capture, and could not be asked there. After a capture's end.
 void gv_describe_streams(void);
 

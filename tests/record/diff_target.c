@@ -438,11 +438,12 @@ static void grows(void)
     print_counts(memory);
 }
 
-// A context ends, and the next one begins with checked launches of its own.
+// A context ends, with a stream that nobody destroys, and the next one begins with checked launches of its own.
 static void contexts(void)
 {
     for (int i = 0; i < 2; i++) {
         CUcontext own;
+        CUstream left;
         CUdeviceptr memory;
         CUdevice device;
         CHECK(cuCtxGetDevice(&device));
@@ -451,6 +452,7 @@ static void contexts(void)
         CUstream other_stream = stream;
         CHECK(cuModuleLoad(&module, kernels_path));
         CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        CHECK(cuStreamCreate(&left, CU_STREAM_NON_BLOCKING));
         CUgraphExec exec = counting(&memory);
         launch(exec, 2);
         print_counts(memory);
