@@ -443,12 +443,42 @@ static void forget_known(gv_exec *exec)
 }
 
 // Under the lock: reads the graph into the row and writes it.
+static bool has_disabled(const gv_snapshot *snapshot)
+{
+    bool any = false;
+    for (size_t i = 0; i < snapshot->node_count && !any; i++) {
+        any = snapshot->nodes[i].disabled;
+        for (size_t body = 0; body < snapshot->nodes[i].body_count && !any; body++)
+            any = has_disabled(snapshot->nodes[i].bodies[body]);
+    }
+    return any;
+}
+
+// What was disabled stays so when an executable graph is updated (seen on driver 580.159; no documentation says it).
+// False when that cannot be said of the nodes of the new graph.
+static bool keep_disabled(const gv_snapshot *old, gv_snapshot *made)
+{
+    bool same = old->node_count == made->node_count, kept = true;
+    if (!has_disabled(old))
+        return true;
+    for (size_t i = 0; i < old->node_count && same; i++) {
+        const gv_snapshot_node *before = &old->nodes[i];
+        same = before->type == made->nodes[i].type && before->body_count == made->nodes[i].body_count;
+        if (!same)
+            break;
+        made->nodes[i].disabled = before->disabled;
+        for (size_t body = 0; body < before->body_count; body++)
+            kept = keep_disabled(before->bodies[body], made->nodes[i].bodies[body]) && kept;
+    }
+    return same && kept;
+}
+
 static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operation_kind, gv_fixing *fixing)
 {
     gv_exec *exec = &row->exec;
     exec->version++;
     exec->ends_alone = exec->linear_refused = false;
-    gv_snapshot_free(exec->snapshot);
+    gv_snapshot *old = exec->snapshot;
     row->template_count = 0;
     gv_handle_map_clear(&row->by_node);
     exec->changed = false;
@@ -457,6 +487,9 @@ static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operat
     exec->unknown[0] = '\0';
     exec->snapshot = gv_snapshot_take(graph, origin, nodes_are_kept(), place_of, remember_template, row);
     if (exec->snapshot) {
+        if (old && !keep_disabled(old, exec->snapshot))
+            snprintf(exec->unknown, sizeof exec->unknown,
+                     "nodes of it were disabled, and it was updated to a graph whose nodes are listed otherwise");
         exec->snapshot->stack = gv_stack();
         gv_snapshot_write(exec->snapshot);
         gv_fix_write(fixing, exec->snapshot);
@@ -465,6 +498,7 @@ static void adopt(exec_row *row, CUgraph graph, unsigned origin, unsigned operat
     } else {
         snprintf(exec->unknown, sizeof exec->unknown, "out of memory while reading it");
     }
+    gv_snapshot_free(old);
     gv_operation_record operation = {.kind = operation_kind, .object = exec->id};
     gv_operation_defining(&operation, define_exec, exec);
 }

@@ -200,8 +200,11 @@ class EndToEnd(unittest.TestCase):
         self.assertEqual(kernels, {"fill", "add_one"})
 
     def test_disabled_nodes_do_not_race(self):
-        report = self.record("disabled").checks[0]
-        self.assertEqual(report["findings"], [])
+        for scenario in ("disabled", "disabled-update"):
+            with self.subTest(scenario):
+                report = self.record(scenario).checks[0]
+                self.assertEqual(report["findings"], [])
+                self.assertTrue(report["summary"]["complete"])
 
     # ---- Kinds of nodes ----
 

@@ -297,7 +297,7 @@ static void set_params(void)
     run(with_params(&b, true), b.main, 1);
 }
 
-static void disabled(void)
+static void disable_nodes(bool updates)
 {
     branches b = make_branches(true);
     CUgraph graph = capture(&b, CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -310,9 +310,23 @@ static void disabled(void)
     CHECK(cuGraphNodeSetEnabled(exec, nodes[2], 0));
     CHECK(cuGraphNodeSetEnabled(exec, nodes[3], 0));
     CHECK(cuMemsetD32Async(b.sums[1], 77, COUNT, b.main));
+    // They stay disabled when the executable graph is updated.
+    CUgraphExecUpdateResultInfo info;
+    if (updates)
+        CHECK(cuGraphExecUpdate(exec, graph, &info));
     run(exec, b.main, 1);
     expect_sum(b.sums[0], 2);
     expect_sum(b.sums[1], 77);
+}
+
+static void disabled(void)
+{
+    disable_nodes(false);
+}
+
+static void disabled_and_updated(void)
+{
+    disable_nodes(true);
 }
 
 static void add_fill_node(CUgraph graph, CUgraphNode *node, const CUgraphNode *after, CUdeviceptr to, int value)
@@ -657,6 +671,7 @@ static const struct {
     {"update", update, false},
     {"set-params", set_params, false},
     {"disabled", disabled, false},
+    {"disabled-update", disabled_and_updated, false},
     {"child", child, false},
     {"copies", copies, false},
     {"alloc-nodes", alloc_nodes, false},
