@@ -21,8 +21,9 @@ from expectations import (BENCH_BARS, CANARY_HASH_BAR, DIFFERENTIAL, DIFFERENTIA
                           SPECIMEN)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# A machine with a GPU is lent for ten minutes at a time: what is not done by then is reported as not run.
-DEADLINE = time.monotonic() + 470
+# All checks take a quarter of an hour, one after the other. Where a machine is lent for less, what is not done by then is
+# reported as not run.
+DEADLINE = time.monotonic() + float(os.environ.get("GRAVEL_GPU_TEST_SECONDS", "3600"))
 SMALL_TRACE = 1 << 20
 BENCH_ROUNDS, BENCH_REPLAYS, MEMCHECK_REPLAYS = 3, 1500, 15
 
