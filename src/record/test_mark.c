@@ -48,7 +48,8 @@ static int tear_down(void **state)
 static void expect(int kind, uint64_t address, uint64_t size)
 {
     assert_true(address >= base && address - base + size <= SPAN);
-    memset(expected[kind] + (address - base), 1, size);
+    for (uint64_t at = address - base; at < address - base + size; at++)
+        expected[kind][at] = 1;
 }
 
 static void assert_marked_as_expected(const gv_access_table *access)
