@@ -295,7 +295,7 @@ static void rows_are_the_elements_of_the_box(void **state)
                 at[i] = 0;
             }
         }
-        gv_tensor_rows rows;
+        gv_tensor_rows rows = {0};
         assert_true(gv_tensor_map_rows(&map, coordinates, &rows));
         for (uint32_t outer = 0; outer < rows.outer; outer++)
             for (uint32_t row = 0; row < rows.count; row++)
@@ -320,7 +320,7 @@ static void a_box_of_a_whole_tensor_is_one_row(void **state)
                          .box = {64, 8, 4, 1, 1},
                          .element_strides = {1, 1, 1, 1, 1}};
     const int32_t start[GV_TENSOR_MAP_RANK] = {0};
-    gv_tensor_rows rows;
+    gv_tensor_rows rows = {0};
     assert_true(gv_tensor_map_rows(&map, start, &rows));
     assert_int_equal(rows.outer, 1);
     assert_int_equal(rows.count, 1);
@@ -338,7 +338,7 @@ static void packed_types_count_values_and_touch_bytes(void **state)
                          .box = {128 * 6 / 8, 2, 1, 1, 1},
                          .element_strides = {1, 1, 1, 1, 1}};
     const int32_t at[GV_TENSOR_MAP_RANK] = {256, 3};
-    gv_tensor_rows rows;
+    gv_tensor_rows rows = {0};
     assert_true(gv_tensor_map_rows(&map, at, &rows));
     assert_int_equal(rows.row_bytes, 96);
     assert_int_equal(rows.count, 2);
@@ -349,7 +349,7 @@ static void im2col_has_no_exact_rows(void **state)
 {
     gv_tensor_map map = small_tensor();
     const int32_t at[GV_TENSOR_MAP_RANK] = {0};
-    gv_tensor_rows rows;
+    gv_tensor_rows rows = {0};
     map.mode = GV_TENSOR_MAP_IM2COL;
     assert_false(gv_tensor_map_rows(&map, at, &rows));
 }
