@@ -1,14 +1,8 @@
-// Hashes the pages of a region (hash.h). Compiled twice (soft/kernel.h): for the GPU, and for the software driver. On the
-// GPU a warp takes a chunk of 4 KiB at a time: eight 16-byte loads are under way in each thread before the first of
+// Hashes the pages of a region (hash.h). Compiled twice (soft/kernel.h): for the GPU, and for the software driver. On
+// the GPU a warp takes a chunk of 4 KiB at a time: eight 16-byte loads are under way in each thread before the first of
 // them is used, which is what it takes to keep up with the memory.
 #include "device/hash.h"
-#include "soft/kernel.h"
-
-#ifdef __CUDACC__
-enum { LANES = 32 };
-#else
-enum { LANES = 1 };
-#endif
+#include "device/unit.cuh"
 
 // Sum over the lanes of a warp, in its first lane.
 GRAVEL_DEVICE uint64_t over_lanes(uint64_t sum)
@@ -18,25 +12,6 @@ GRAVEL_DEVICE uint64_t over_lanes(uint64_t sum)
         sum += __shfl_down_sync(0xffffffffu, sum, away);
 #endif
     return sum;
-}
-
-typedef struct pair {
-    uint64_t low, high;
-} pair;
-
-GRAVEL_DEVICE pair load_pair(uint64_t address)
-{
-    pair loaded;
-#ifdef __CUDACC__
-    // Read once and not again for a step: it need not stay in the cache, where the program's data are.
-    ulonglong2 words = __ldcs((const ulonglong2 *)address);
-    loaded.low = words.x;
-    loaded.high = words.y;
-#else
-    loaded.low = ((const uint64_t *)address)[0];
-    loaded.high = ((const uint64_t *)address)[1];
-#endif
-    return loaded;
 }
 
 // The last bytes of a page, or words of one that is not aligned: zeros stand in for what is behind the end.
@@ -61,10 +36,10 @@ GRAVEL_DEVICE uint64_t hash_chunk(uint64_t address, uint32_t bytes, uint64_t pla
     }
 #ifdef __CUDACC__
     if (bytes == GV_HASH_CHUNK) {
-        pair words[GV_HASH_CHUNK / 16 / LANES];
+        unit words[GV_HASH_CHUNK / 16 / LANES];
 #pragma unroll
         for (uint32_t i = 0; i < GV_HASH_CHUNK / 16 / LANES; i++)
-            words[i] = load_pair(address + (i * LANES + lane) * 16);
+            words[i] = load_whole(address + (i * LANES + lane) * 16);
 #pragma unroll
         for (uint32_t i = 0; i < GV_HASH_CHUNK / 16 / LANES; i++) {
             uint64_t at = place + (i * LANES + lane) * 2;
@@ -75,7 +50,7 @@ GRAVEL_DEVICE uint64_t hash_chunk(uint64_t address, uint32_t bytes, uint64_t pla
 #endif
     uint32_t pairs = bytes / 16;
     for (uint32_t i = lane; i < pairs; i += LANES) {
-        pair words = load_pair(address + i * 16);
+        unit words = load_whole(address + i * 16);
         sum += gv_hash_word(words.low, place + i * 2) + gv_hash_word(words.high, place + i * 2 + 1);
     }
     uint32_t done = pairs * 16;
@@ -106,8 +81,8 @@ GRAVEL_KERNEL(gravel_hash_chunks, (const gv_hash_job *, job))
 }
 
 // Marks the pages that an index tensor names, for the hash number `epoch`. Negative numbers name nothing.
-GRAVEL_KERNEL(gravel_hash_mark, (const gv_hash_job *, job), (uint32_t, epoch), (const void *, indices), (uint64_t, count),
-              (uint32_t, index_bytes), (uint64_t, slots_per_page))
+GRAVEL_KERNEL(gravel_hash_mark, (const gv_hash_job *, job), (uint32_t, epoch), (const void *, indices),
+              (uint64_t, count), (uint32_t, index_bytes), (uint64_t, slots_per_page))
 {
     for (uint64_t i = gravel_thread_index(); i < count; i += gravel_thread_count()) {
         long long slot = index_bytes == 4 ? ((const int *)indices)[i] : ((const long long *)indices)[i];

@@ -6,23 +6,17 @@
 // its own that read the group again: registers that are held for the rare case would cost every group its speed.
 #include "device/hash.h"
 #include "device/shadow.h"
-#include "soft/kernel.h"
+#include "device/unit.cuh"
 
 #ifdef __CUDACC__
-enum { LANES = 32 };
 #define SELDOM static __device__ __noinline__
 #define UNROLL _Pragma("unroll")
 #else
-enum { LANES = 1 };
 #define SELDOM static __attribute__((noinline))
 #define UNROLL
 #endif
 
 enum { UNITS = GV_SHADOW_GROUP / GV_SHADOW_UNIT, EACH = UNITS / LANES };
-
-typedef struct unit {
-    uint64_t low, high;
-} unit;
 
 // A group, and which of its bytes belong to the piece: [first, last).
 typedef struct place {
@@ -63,21 +57,6 @@ GRAVEL_DEVICE int is_whole(const place *at)
 }
 
 // ---- Units -------------------------------------------------------------------------------------------------------
-
-GRAVEL_DEVICE unit load_whole(uint64_t address)
-{
-    unit loaded;
-#ifdef __CUDACC__
-    // Not read again for a while: it need not stay in the cache, where the program's data are.
-    ulonglong2 words = __ldcs((const ulonglong2 *)address);
-    loaded.low = words.x;
-    loaded.high = words.y;
-#else
-    loaded.low = ((const uint64_t *)address)[0];
-    loaded.high = ((const uint64_t *)address)[1];
-#endif
-    return loaded;
-}
 
 GRAVEL_DEVICE void store_whole(uint64_t address, unit value)
 {

@@ -3,63 +3,12 @@
 #include "record/shadow.h"
 
 #include "base/memory.h"
-#include "record/driver.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { ARENA = 300000, GROUP = 4096, LARGE = 20 << 20 };
+#include "record/test_arena.h"
 
-static uint64_t random_state = 1;
-
-static uint32_t draw(uint32_t below)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)((random_state >> 33) % below);
-}
-
-static gv_compare *compare;
 static gv_shadow *shadow;
-static unsigned char *base, before[ARENA], now[ARENA];
-static uint64_t at;
 static const gv_shadow_regions no_regions;
-
-static int open_driver(void **state)
-{
-    const char *missing;
-    CUcontext context;
-    CUdevice device;
-    CUdeviceptr memory;
-    gv_error error = {0};
-    assert_true(gv_driver_load(&missing));
-    assert_int_equal(cuInit(0), CUDA_SUCCESS);
-    assert_int_equal(cuDeviceGet(&device, 0), CUDA_SUCCESS);
-    assert_int_equal(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
-    assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
-    if (gv_compare_open(true, NULL, &compare, &error) != GV_OK)
-        fail_msg("%s", error.text);
-    assert_int_equal(cuMemAlloc(&memory, ARENA), CUDA_SUCCESS);
-    base = (unsigned char *)(uintptr_t)memory;
-    at = memory;
-    return 0;
-}
-
-static int close_driver(void **state)
-{
-    gv_compare_close(compare);
-    return 0;
-}
-
-static void ok(gv_status status, const gv_error *error)
-{
-    if (status != GV_OK)
-        fail_msg("%s", error->text);
-    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
-}
 
 static int open_shadow(void **state)
 {

@@ -183,16 +183,22 @@ static void updates(void)
     LAUNCH(streams[0], "tensor_add", COLUMNS * ROWS, &map, &columns, &rows, &value);
 }
 
+// Memory of its own with a map in it, at byte 1024.
+static CUdeviceptr memory_with(const tensor *map)
+{
+    CUdeviceptr maps;
+    CHECK(cuMemAlloc(&maps, 4096));
+    CHECK(cuMemsetD8(maps, 0, 4096));
+    CHECK(cuMemcpyHtoD(maps + 1024, map, sizeof *map));
+    return maps;
+}
+
 // The map stands in memory that a pointer in memory leads to.
 static void map_in_memory(void)
 {
     int value = 7;
-    CUdeviceptr maps;
     tensor map = tensor_number(2);
-    CHECK(cuMemAlloc(&maps, 4096));
-    CHECK(cuMemsetD8(maps, 0, 4096));
-    CHECK(cuMemcpyHtoD(maps + 1024, &map, sizeof map));
-    CUdeviceptr at = maps + 1024;
+    CUdeviceptr at = memory_with(&map) + 1024;
     LAUNCH(streams[0], "tensor_fill_through", COLUMNS * ROWS, &at, &columns, &rows, &value);
 }
 
@@ -200,12 +206,9 @@ static void map_in_memory(void)
 static void own_map(void)
 {
     int value = 7;
-    CUdeviceptr maps;
     tensor map = tensor_number(2);
-    CHECK(cuMemAlloc(&maps, 4096));
-    CHECK(cuMemsetD8(maps, 0, 4096));
+    CUdeviceptr maps = memory_with(&map);
     CHECK(cuMemsetD8(pool + 2 * TENSOR, (unsigned char)value, TENSOR)); // so that no byte changes
-    CHECK(cuMemcpyHtoD(maps + 1024, &map, sizeof map));
     LAUNCH(streams[0], "tensor_fill_by_own", COLUMNS * ROWS, &map, &maps, &columns, &rows, &value);
 }
 
