@@ -3,7 +3,8 @@
 usage: gpu_traces.py GRAVEL [--update]
 
 Beside NAME.gravel stands NAME.expect: the exit code of `gravel check` and the properties of its findings, which do not
-change when the wording does. --update writes them anew; look at the difference before you commit it.
+change when the wording does. --update writes them anew; look at the difference before you commit it. In the traces the
+folder that the programs were in has been replaced by /home/user.
 """
 
 import glob
