@@ -2,6 +2,7 @@
 // perturbing it, and searching it for addresses and tensor maps. Compiled twice (soft/kernel.h): for the GPU, and for
 // the software driver. Each thread takes one block of 32 bytes after another, so that a warp reads 1 KiB at a time.
 #include "device/compare.h"
+#include "device/search.cuh"
 #include "device/tensor_map.h"
 #include "soft/kernel.h"
 
@@ -283,24 +284,10 @@ GRAVEL_KERNEL(gravel_settle, (const gv_piece *, pieces), (uint32_t, count), (uin
 
 // ---- The search --------------------------------------------------------------------------------------------------
 
-// What is done with the few words that may be addresses is kept out of the loop over all of them.
-#ifdef __CUDACC__
-#define SELDOM static __device__ __noinline__
-#else
-#define SELDOM static __attribute__((noinline))
-#endif
-
 // Index of the region that holds `value`, or region_count.
 GRAVEL_DEVICE uint32_t region_of(const gv_scan_job *job, uint64_t value)
 {
-    uint32_t low = 0, high = job->region_count;
-    while (high - low > 1) {
-        uint32_t middle = (low + high) / 2;
-        if (job->starts[middle] <= value)
-            low = middle;
-        else
-            high = middle;
-    }
+    uint32_t low = last_start(job->starts, job->region_count, value);
     return value >= job->starts[low] && value < job->ends[low] ? low : job->region_count;
 }
 

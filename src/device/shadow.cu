@@ -5,14 +5,13 @@
 // the first value is used. What only a group needs that has changed, or that may hold an address, is in functions of
 // its own that read the group again: registers that are held for the rare case would cost every group its speed.
 #include "device/hash.h"
+#include "device/search.cuh"
 #include "device/shadow.h"
 #include "device/unit.cuh"
 
 #ifdef __CUDACC__
-#define SELDOM static __device__ __noinline__
 #define UNROLL _Pragma("unroll")
 #else
-#define SELDOM static __attribute__((noinline))
 #define UNROLL
 #endif
 
@@ -167,15 +166,8 @@ GRAVEL_DEVICE uint64_t read_group(const gv_shadow_job *job, uint32_t group, cons
 
 GRAVEL_DEVICE void look_at_address(const gv_shadow_job *job, uint64_t value)
 {
-    uint32_t low = 0, high = job->region_count;
+    uint32_t low = last_start(job->starts, job->region_count, value);
     gv_shadow_head *head = job->head;
-    while (high - low > 1) {
-        uint32_t middle = (low + high) / 2;
-        if (job->starts[middle] <= value)
-            low = middle;
-        else
-            high = middle;
-    }
     if (value >> 32 == 0 || value < job->starts[low] || value >= job->ends[job->region_count - 1])
         return;
     if (value < job->ends[low]) {

@@ -137,15 +137,11 @@ gv_status gv_compare_open(bool soft, CUstream stream, gv_compare **compare, gv_e
     if (!c)
         return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
     c->stream = stream;
-    const struct {
-        CUfunction *function;
-        const char *name;
-    } functions[] = {{&c->save, "gravel_save"},       {&c->compare, "gravel_compare"}, {&c->restore, "gravel_restore"},
-                     {&c->perturb, "gravel_perturb"}, {&c->settle, "gravel_settle"},   {&c->fill, "gravel_fill"},
-                     {&c->repeat, "gravel_repeat"},   {&c->scan, "gravel_scan"}};
-    CUresult result = gv_cuda.cuModuleLoadData(&c->module, image(soft));
-    for (size_t i = 0; i < sizeof functions / sizeof *functions && result == CUDA_SUCCESS; i++)
-        result = gv_cuda.cuModuleGetFunction(functions[i].function, c->module, functions[i].name);
+    const gv_named_kernel kernels[] = {{&c->save, "gravel_save"},       {&c->compare, "gravel_compare"},
+                                       {&c->restore, "gravel_restore"}, {&c->perturb, "gravel_perturb"},
+                                       {&c->settle, "gravel_settle"},   {&c->fill, "gravel_fill"},
+                                       {&c->repeat, "gravel_repeat"},   {&c->scan, "gravel_scan"}};
+    CUresult result = gv_driver_load_kernels(&c->module, image(soft), kernels, sizeof kernels / sizeof *kernels);
     if (result == CUDA_SUCCESS)
         result = gv_cuda.cuMemHostAlloc(&c->host, GV_CHANGED_BYTES + GV_COUNTS_BYTES, CU_MEMHOSTALLOC_PORTABLE);
     if (result != CUDA_SUCCESS) {

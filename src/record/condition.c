@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "device/condition.h"
 #include "record/graph_copy.h"
+#include "record/parameters.h"
 #include "record/recorder.h"
 #include "record/replay.h"
 
@@ -380,26 +381,12 @@ void gv_conditions_free(gv_conditions *conditions)
 
 // ---- Kernel parameters ---------------------------------------------------------------------------------------
 
-// The packed block of a launch, or NULL.
-static const unsigned char *packed_block(const CUDA_KERNEL_NODE_PARAMS *params, size_t *size)
-{
-    const unsigned char *block = NULL;
-    *size = 0;
-    for (size_t i = 0; params->extra && params->extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-        if (params->extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
-            block = params->extra[i + 1];
-        else if (params->extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
-            *size = *(const size_t *)params->extra[i + 1];
-    }
-    return block;
-}
-
 bool gv_conditions_given(const gv_conditions *conditions, CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params,
                          bool *given)
 {
     bool any = false;
     size_t block_size, offset = 0, size = 0;
-    const unsigned char *block = packed_block(params, &block_size);
+    const unsigned char *block = gv_packed_parameters(params, &block_size);
     memset(given, 0, conditions->count * sizeof *given);
     for (size_t i = 0; gv_cuda.cuFuncGetParamInfo(function, i, &offset, &size) == CUDA_SUCCESS; i++) {
         const unsigned char *bytes = params->kernelParams                   ? params->kernelParams[i]

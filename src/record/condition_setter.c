@@ -39,9 +39,8 @@ static gv_status load(CUcontext context, CUfunction *function, gv_error *error)
     if (*function)
         return GV_OK;
     gv_source_loading_own(true);
-    CUresult result = gv_cuda.cuModuleLoadData(&module, gv_condition_image);
-    if (result == CUDA_SUCCESS)
-        result = gv_cuda.cuModuleGetFunction(function, module, "gravel_set_conditions");
+    CUresult result =
+        gv_driver_load_kernels(&module, gv_condition_image, &(gv_named_kernel){function, "gravel_set_conditions"}, 1);
     gv_source_loading_own(false);
     if (result != CUDA_SUCCESS)
         return gv_driver_failed(error, "the kernel that sets conditions cannot be loaded", result);

@@ -209,11 +209,8 @@ gv_status gv_drain_create(const void *image, gv_drain **drain, gv_error *error)
     gv_drain *made = gv_calloc(1, sizeof *made);
     if (!made)
         return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
-    CUresult result = gv_cuda.cuModuleLoadData(&made->module, image);
-    if (result == CUDA_SUCCESS)
-        result = gv_cuda.cuModuleGetFunction(&made->drain, made->module, "gravel_drain");
-    if (result == CUDA_SUCCESS)
-        result = gv_cuda.cuModuleGetFunction(&made->finish, made->module, "gravel_drain_finish");
+    const gv_named_kernel kernels[] = {{&made->drain, "gravel_drain"}, {&made->finish, "gravel_drain_finish"}};
+    CUresult result = gv_driver_load_kernels(&made->module, image, kernels, sizeof kernels / sizeof *kernels);
     if (result == CUDA_SUCCESS)
         result = gv_cuda.cuMemHostAlloc(&made->host, HEAD_BYTES + PAGES_BYTES + BITMAPS_BYTES,
                                         CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE);

@@ -53,6 +53,14 @@ const char *gv_driver_error(CUresult result)
     return "unknown error";
 }
 
+CUresult gv_driver_load_kernels(CUmodule *module, const void *image, const gv_named_kernel *kernels, size_t count)
+{
+    CUresult result = gv_cuda.cuModuleLoadData(module, image);
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
+        result = gv_cuda.cuModuleGetFunction(kernels[i].function, *module, kernels[i].name);
+    return result;
+}
+
 gv_status gv_driver_failed(gv_error *error, const char *what, CUresult result)
 {
     return gv_fail(error, result == CUDA_ERROR_OUT_OF_MEMORY ? GV_ERR_MEMORY : GV_ERR_IO, "%s: %s", what,

@@ -118,6 +118,16 @@ void *gv_driver_symbol(const char *symbol);
 // The driver's text for an error, never NULL.
 const char *gv_driver_error(CUresult result);
 
+// A kernel of a module, and where its handle goes.
+typedef struct gv_named_kernel {
+    CUfunction *function;
+    const char *name;
+} gv_named_kernel;
+
+// Loads an image of gravel's own into the current context and looks its kernels up. After an error *module is the
+// module if it was loaded: the caller's to unload, as after success.
+CUresult gv_driver_load_kernels(CUmodule *module, const void *image, const gv_named_kernel *kernels, size_t count);
+
 // Fills `error` with "what: the driver's text". GV_ERR_MEMORY where the device ran out of it, else GV_ERR_IO.
 gv_status gv_driver_failed(gv_error *error, const char *what, CUresult result);
 

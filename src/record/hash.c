@@ -57,17 +57,12 @@ gv_status gv_hasher_open(bool soft, gv_hasher **hasher, gv_error *error)
     gv_hasher *h = gv_calloc(1, sizeof *h);
     if (!h)
         return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
-    const struct {
-        CUfunction *function;
-        const char *name;
-    } functions[] = {{&h->chunks, "gravel_hash_chunks"},
-                     {&h->mark, "gravel_hash_mark"},
-                     {&h->anew, "gravel_hash_anew"},
-                     {&h->pages, "gravel_hash_pages"},
-                     {&h->finish, "gravel_hash_finish"}};
-    CUresult result = gv_cuda.cuModuleLoadData(&h->module, image(soft));
-    for (size_t i = 0; i < sizeof functions / sizeof *functions && result == CUDA_SUCCESS; i++)
-        result = gv_cuda.cuModuleGetFunction(functions[i].function, h->module, functions[i].name);
+    const gv_named_kernel kernels[] = {{&h->chunks, "gravel_hash_chunks"},
+                                       {&h->mark, "gravel_hash_mark"},
+                                       {&h->anew, "gravel_hash_anew"},
+                                       {&h->pages, "gravel_hash_pages"},
+                                       {&h->finish, "gravel_hash_finish"}};
+    CUresult result = gv_driver_load_kernels(&h->module, image(soft), kernels, sizeof kernels / sizeof *kernels);
     if (result != CUDA_SUCCESS) {
         gv_hasher_close(h);
         return gv_driver_failed(error, "the kernels that hash memory could not be loaded", result);

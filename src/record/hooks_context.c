@@ -6,6 +6,15 @@
 #include "record/ids.h"
 #include "record/recorder.h"
 
+static CUresult ended(CUresult result)
+{
+    if (gv_enter()) {
+        gv_contexts_ended();
+        gv_leave();
+    }
+    return result;
+}
+
 GV_HOOK(cuCtxDestroy_v2, (CUcontext context), (context))
 {
     if (gv_enter()) {
@@ -14,12 +23,7 @@ GV_HOOK(cuCtxDestroy_v2, (CUcontext context), (context))
         gv_check_give_back();
         gv_leave();
     }
-    CUresult result = real(context);
-    if (gv_enter()) {
-        gv_contexts_ended();
-        gv_leave();
-    }
-    return result;
+    return ended(real(context));
 }
 
 GV_HOOK(cuDevicePrimaryCtxReset_v2, (CUdevice device), (device))
@@ -30,12 +34,7 @@ GV_HOOK(cuDevicePrimaryCtxReset_v2, (CUdevice device), (device))
         gv_check_give_back();
         gv_leave();
     }
-    CUresult result = real(device);
-    if (gv_enter()) {
-        gv_contexts_ended();
-        gv_leave();
-    }
-    return result;
+    return ended(real(device));
 }
 
 // Whether this is the last release, and ends the context, only the driver knows.
@@ -47,10 +46,5 @@ GV_HOOK(cuDevicePrimaryCtxRelease_v2, (CUdevice device), (device))
         gv_check_give_back();
         gv_leave();
     }
-    CUresult result = real(device);
-    if (gv_enter()) {
-        gv_contexts_ended();
-        gv_leave();
-    }
-    return result;
+    return ended(real(device));
 }

@@ -121,9 +121,7 @@ static uint64_t default_stream_id(bool per_thread)
 // says so. What a stream is that is first met in a capture is read when that is over.
 static bool may_be_asked(CUstream stream)
 {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return !gv_captures_active() ||
-           (gv_cuda.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE);
+    return !gv_stream_is_capturing(stream, false);
 }
 
 static void describe_created(CUstream stream, uint64_t id)

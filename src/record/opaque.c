@@ -405,16 +405,22 @@ static bool add_set(gv_opaque *o, enum gv_access_source source, enum gv_access_p
     return enough;
 }
 
+// The bytes of all tensors.
+static gv_status all_tensors(const gv_opaque *o, gv_range_set *all, gv_error *error)
+{
+    gv_status status = GV_OK;
+    for (size_t i = 0; i < o->tensor_count && !status; i++)
+        for (size_t r = 0; r < o->tensors[i].bytes.count && !status; r++)
+            status =
+                gv_range_set_add(all, o->tensors[i].bytes.ranges[r].start, o->tensors[i].bytes.ranges[r].end, error);
+    gv_range_set_settle(all);
+    return status;
+}
+
 bool gv_opaque_hide(gv_opaque *o, const char *name, gv_node_ranges *seen)
 {
     gv_range_set all = {0};
-    bool enough = true;
-    for (size_t i = 0; i < o->tensor_count && enough; i++)
-        for (size_t r = 0; r < o->tensors[i].bytes.count && enough; r++)
-            enough = gv_range_set_add(&all, o->tensors[i].bytes.ranges[r].start, o->tensors[i].bytes.ranges[r].end,
-                                      NULL) == GV_OK;
-    gv_range_set_settle(&all);
-    enough = enough && gv_soft_hide(name, all.ranges, all.count, seen);
+    bool enough = all_tensors(o, &all, NULL) == GV_OK && gv_soft_hide(name, all.ranges, all.count, seen);
     gv_range_set_free(&all);
     return enough;
 }
@@ -530,12 +536,7 @@ static bool may_run_again(const gv_opaque *o, const gv_opaque_case *at, const gv
 static gv_status unread_tensors(const gv_opaque *o, const gv_range_set *reads, gv_range_set *out, gv_error *error)
 {
     gv_range_set all = {0}, inside = {0};
-    gv_status status = GV_OK;
-    for (size_t i = 0; i < o->tensor_count && !status; i++)
-        for (size_t r = 0; r < o->tensors[i].bytes.count && !status; r++)
-            status =
-                gv_range_set_add(&all, o->tensors[i].bytes.ranges[r].start, o->tensors[i].bytes.ranges[r].end, error);
-    gv_range_set_settle(&all);
+    gv_status status = all_tensors(o, &all, error);
     if (!status)
         status = gv_range_set_intersection(&o->saved, &all, &inside, error);
     if (!status)

@@ -135,16 +135,23 @@ static void take_bytes(scan *into, const unsigned char *bytes, size_t size, uint
 
 // ---- The parameters ------------------------------------------------------------------------------------------
 
-static void scan_parameters(scan *into, CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params)
+const unsigned char *gv_packed_parameters(const CUDA_KERNEL_NODE_PARAMS *params, size_t *size)
 {
     const unsigned char *block = NULL;
-    size_t block_size = 0;
+    *size = 0;
     for (size_t i = 0; params->extra && params->extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
         if (params->extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
             block = params->extra[i + 1];
         else if (params->extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
-            block_size = *(const size_t *)params->extra[i + 1];
+            *size = *(const size_t *)params->extra[i + 1];
     }
+    return block;
+}
+
+static void scan_parameters(scan *into, CUfunction function, const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    size_t block_size;
+    const unsigned char *block = gv_packed_parameters(params, &block_size);
     if (!params->kernelParams) {
         if (block)
             take_bytes(into, block, block_size, 0);

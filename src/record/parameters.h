@@ -35,6 +35,9 @@ typedef struct gv_parameters {
     size_t count, capacity;
 } gv_parameters;
 
+// The block that a launch hands all its parameters over in, and its size; NULL: it hands them over one by one.
+const unsigned char *gv_packed_parameters(const CUDA_KERNEL_NODE_PARAMS *params, size_t *size);
+
 // Lists what the parameters hold. `function` may be a CUkernel. A CUDA context must be current. Works for any launch:
 // a program's parameters are only read, at the sizes that the driver names. GV_ERR_MEMORY: memory ran out, and the list
 // is not whole.

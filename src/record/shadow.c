@@ -70,16 +70,11 @@ gv_status gv_shadow_open(bool soft, gv_shadow **shadow, gv_error *error)
     if (!s)
         return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
     s->soft = soft;
-    const struct {
-        CUfunction *function;
-        const char *name;
-    } functions[] = {{&s->take, "gravel_shadow_take"},
-                     {&s->rewind, "gravel_shadow_rewind"},
-                     {&s->compare, "gravel_shadow_compare"},
-                     {&s->undo, "gravel_shadow_undo"}};
-    CUresult result = gv_cuda.cuModuleLoadData(&s->module, image(soft));
-    for (size_t i = 0; i < sizeof functions / sizeof *functions && result == CUDA_SUCCESS; i++)
-        result = gv_cuda.cuModuleGetFunction(functions[i].function, s->module, functions[i].name);
+    const gv_named_kernel kernels[] = {{&s->take, "gravel_shadow_take"},
+                                       {&s->rewind, "gravel_shadow_rewind"},
+                                       {&s->compare, "gravel_shadow_compare"},
+                                       {&s->undo, "gravel_shadow_undo"}};
+    CUresult result = gv_driver_load_kernels(&s->module, image(soft), kernels, sizeof kernels / sizeof *kernels);
     if (result == CUDA_SUCCESS)
         result = gv_cuda.cuMemHostAlloc((void **)&s->head, sizeof *s->head, CU_MEMHOSTALLOC_PORTABLE);
     if (result != CUDA_SUCCESS) {

@@ -29,12 +29,10 @@ static bool within_lives(gv_perturb *p, const gv_range_set *set, const gv_range_
     gv_range_set whole = {0};
     gv_status status = gv_lives(&lives, &count) ? GV_OK : gv_fail(&error, GV_ERR_MEMORY, "memory ran out");
     for (size_t i = 0; i < count && !status; i++) {
-        gv_range_set life = {0};
-        status = gv_range_set_add(&life, lives[i].address, lives[i].address + lives[i].size, &error);
-        gv_range_set_settle(&life);
-        if (!status && gv_range_set_overlaps(&life, set))
-            status = gv_range_set_add(&whole, lives[i].address, lives[i].address + lives[i].size, &error);
-        gv_range_set_free(&life);
+        gv_range range = {lives[i].address, lives[i].address + lives[i].size};
+        const gv_range_set life = {&range, 1, 1, 0};
+        if (gv_range_set_overlaps(&life, set))
+            status = gv_range_set_add(&whole, range.start, range.end, &error);
     }
     gv_free(lives);
     if (status)

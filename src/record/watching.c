@@ -67,9 +67,7 @@ gv_status gv_watching_create(const void *image, const gv_hold_limits *limits, gv
         return gv_fail(error, GV_ERR_MEMORY, "memory ran out");
     made->limits = *limits;
     void *host = NULL;
-    CUresult result = gv_cuda.cuModuleLoadData(&made->module, image);
-    if (result == CUDA_SUCCESS)
-        result = gv_cuda.cuModuleGetFunction(&made->hold, made->module, "gravel_hold");
+    CUresult result = gv_driver_load_kernels(&made->module, image, &(gv_named_kernel){&made->hold, "gravel_hold"}, 1);
     if (result == CUDA_SUCCESS)
         result = gv_cuda.cuStreamCreate(&made->side, CU_STREAM_NON_BLOCKING);
     if (result == CUDA_SUCCESS)
